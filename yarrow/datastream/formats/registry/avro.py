@@ -14,9 +14,9 @@ from yarrow.common.serialization import DeserializationSchema
 from yarrow.common.typeinfo import TypeInformation
 from yarrow.datastream.formats.avro_schema import AvroSchema, GenericRecordAvroTypeInfo
 from yarrow.datastream.formats.avro_values import row_reader, row_type_of
-from yarrow.datastream.formats.registry.avro_evolution import SchemaEvolution
 from yarrow.datastream.formats.registry.avro_messages import AvroMessages
 from yarrow.datastream.formats.registry.chosen_schema import ReaderChoice, registered
+from yarrow.datastream.formats.registry.evolution import SchemaEvolution, evolution_of, evolution_of_rows
 from yarrow.datastream.formats.registry.registered_schema import AVRO
 from yarrow.datastream.formats.registry.settings import RegistrySettings
 from yarrow.datastream.formats.registry.subjects import RegistrySubject
@@ -47,7 +47,7 @@ class ConfluentRegistryAvroDeserializationSchema(DeserializationSchema[Any]):
         """
         settings = RegistrySettings.of(url, registry_configs)
         return ConfluentRegistryAvroDeserializationSchema(
-            settings, _choice(settings, schema), _evolution(evolution), False
+            settings, _choice(settings, schema), evolution_of(evolution, _READER), False
         )
 
     @staticmethod
@@ -60,12 +60,7 @@ class ConfluentRegistryAvroDeserializationSchema(DeserializationSchema[Any]):
     ) -> ConfluentRegistryAvroDeserializationSchema:
         """Records as Rows with the fields of the schema. Raises as `for_generic`."""
         settings = RegistrySettings.of(url, registry_configs)
-        chosen = _evolution(evolution)
-        if chosen is SchemaEvolution.ADD_COLUMNS:
-            raise InvalidProgramError(
-                f"{_READER}: Rows have the fields of their type, so columns cannot be added to them; take for_generic,"
-                ' or evolution="keep"'
-            )
+        chosen = evolution_of_rows(evolution, _READER)
         return ConfluentRegistryAvroDeserializationSchema(settings, _choice(settings, schema), chosen, True)
 
     def __init__(
@@ -112,14 +107,6 @@ class ConfluentRegistryAvroDeserializationSchema(DeserializationSchema[Any]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), self._state
-
-
-def _evolution(given: str | SchemaEvolution) -> SchemaEvolution:
-    try:
-        return SchemaEvolution(given)
-    except ValueError:
-        names = ", ".join(f'"{each.value}"' for each in SchemaEvolution)
-        raise InvalidProgramError(f"{_READER}: evolution is {names}, not {given!r}") from None
 
 
 def _choice(settings: RegistrySettings, schema: AvroSchema | str | RegistrySubject) -> ReaderChoice:

@@ -7,7 +7,6 @@ value, such as the branch of a union that a record has, is left to the reader of
 from __future__ import annotations
 
 from collections.abc import Iterator
-from enum import Enum
 from typing import Final
 
 from yarrow.datastream.formats.avro_resolution import differing_meaning
@@ -21,17 +20,6 @@ _PROMOTED: Final = {
     "string": {"string", "bytes"},
     "bytes": {"string", "bytes"},
 }
-
-
-class SchemaEvolution(Enum):
-    """The treatment of fields that a writer's schema has and the reader's lacks."""
-
-    #: Messages with such a field cannot be read.
-    FAIL = "fail"
-    #: Such fields are left out.
-    KEEP_KNOWN = "keep"
-    #: Records get such fields, too.
-    ADD_COLUMNS = "add"
 
 
 def fault_of(written: AvroType, declared: AvroType) -> str | None:

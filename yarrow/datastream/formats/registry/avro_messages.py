@@ -14,8 +14,9 @@ from typing import Any, Final
 
 from yarrow.datastream.formats.avro_resolution import ReaderSchema
 from yarrow.datastream.formats.avro_schema import AvroSchema, avro_library
-from yarrow.datastream.formats.registry.avro_evolution import SchemaEvolution, fault_of, new_fields
+from yarrow.datastream.formats.registry.avro_evolution import fault_of, new_fields
 from yarrow.datastream.formats.registry.errors import RegistryMessageError
+from yarrow.datastream.formats.registry.evolution import SchemaEvolution
 from yarrow.datastream.formats.registry.registered_schema import AVRO
 from yarrow.datastream.formats.registry.settings import RegistrySettings
 from yarrow.datastream.formats.registry.wire_format import HEAD_BYTES

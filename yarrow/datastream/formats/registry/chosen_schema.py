@@ -20,6 +20,8 @@ class ReaderChoice:
     text: str
     subject: str | None = None
     version: int | None = None
+    #: Name of a reference -> the text that the schema refers to, where the text does not contain it.
+    referred: tuple[tuple[str, str], ...] = ()
 
     def __str__(self) -> str:
         if self.subject is None:

@@ -1,0 +1,150 @@
+"""Row types of JSON Schemas, dicts with the fields of one, and schemas that cannot be used."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from yarrow.common.typeinfo import Types
+from yarrow.datastream.formats.registry.json_schema.document import JsonDocument
+from yarrow.datastream.formats.registry.json_schema.shapes import (
+    JsonShape,
+    row_type_of_shape,
+    shape_of_document,
+)
+from yarrow.datastream.formats.registry.json_schema.values import dict_reader
+from yarrow.runtime.common.errors import InvalidProgramError
+
+_NAMES = st.sampled_from("abc")
+_LEAVES: list[tuple[Any, Any]] = [
+    ({"type": "string"}, st.text(max_size=3)),
+    ({"type": "integer"}, st.integers()),
+    ({"type": ["null", "number"]}, st.none() | st.floats(allow_nan=False, allow_infinity=False)),
+    ({"type": "boolean"}, st.booleans()),
+    ({"enum": ["one", 2]}, st.sampled_from(["one", 2])),
+    ({"anyOf": [{"type": "string"}, {"type": "null"}]}, st.text(max_size=3) | st.none()),
+    (True, st.integers() | st.text(max_size=3)),
+]
+
+
+@st.composite
+def schema_and_value(draw: Any, depth: int = 2) -> tuple[Any, Any]:
+    """A schema and a value that is valid by it."""
+    form = draw(st.sampled_from(["leaf", "array", "object", "map"] if depth else ["leaf"]))
+    if form == "leaf":
+        schema, values = draw(st.sampled_from(_LEAVES))
+        return schema, draw(values)
+    inner, value = draw(schema_and_value(depth - 1))
+    if form == "array":
+        return {"type": "array", "items": inner}, [value] * draw(st.integers(0, 2))
+    names = draw(st.sets(_NAMES, max_size=3))
+    if form == "map":
+        return {"type": "object", "additionalProperties": inner}, dict.fromkeys(sorted(names), value)
+    properties = dict.fromkeys(sorted(names | {"d"}), inner)
+    return {"type": "object", "properties": properties, "required": ["d"]}, {"d": value}
+
+
+def shape(schema: Any) -> JsonShape:
+    return shape_of_document(JsonDocument.of(json.dumps(schema)))
+
+
+@given(schema_and_value())
+def test_a_shape_allows_what_its_schema_allows(given: tuple[Any, Any]) -> None:
+    schema, value = given
+    document = JsonDocument.of(json.dumps(schema))
+    assert document.validator().is_valid(value)
+    read = dict_reader(shape_of_document(document), keeps_others=False)
+    assert read(json.loads(json.dumps(value))) == value
+
+
+def test_further_fields_are_left_out_or_kept() -> None:
+    known = shape({"properties": {"a": {"properties": {"b": {"type": "integer"}}}}})
+    value = {"a": {"b": 1, "c": 2}, "d": 3}
+    assert dict_reader(known, keeps_others=False)(value) == {"a": {"b": 1}}
+    assert dict_reader(known, keeps_others=True)(value) == value
+
+
+def test_a_field_of_another_kind_is_named() -> None:
+    schema = {"properties": {"a": {"properties": {"b": {"type": "integer"}}, "required": ["b"]}}}
+    read = dict_reader(shape(schema), keeps_others=False)
+    with pytest.raises(ValueError, match="field 'a': field 'b': integer is expected, not 'x'"):
+        read({"a": {"b": "x"}})
+    with pytest.raises(ValueError, match="field 'a': field 'b' is missing"):
+        read({"a": {}})
+
+
+def test_a_schema_that_contains_itself_is_read() -> None:
+    tree = {"properties": {"next": {"$ref": "#"}, "x": {"type": "integer"}}}
+    read = dict_reader(shape(tree), keeps_others=False)
+    assert read({"next": {"next": {"x": 1, "y": 2}}}) == {"next": {"next": {"x": 1}}}
+    with pytest.raises(InvalidProgramError, match=r"field 'next.next' .* it contains itself"):
+        row_type_of_shape(shape(tree))
+
+
+def test_rows_have_the_fields_of_a_schema() -> None:
+    schema = {
+        "properties": {
+            "id": {"type": "integer"},
+            "price": {"type": "number"},
+            "name": {"oneOf": [{"type": "null"}, {"type": "string"}]},
+            "tags": {"type": "array", "items": {"type": "string"}},
+            "counts": {"type": "object", "additionalProperties": {"type": "integer"}},
+            "by": {"$ref": "user.json"},
+        }
+    }
+    user = json.dumps({"properties": {"is_new": {"type": "boolean"}, "age": {"type": "integer"}}})
+    document = JsonDocument.of(json.dumps(schema), {"user.json": user})
+    expected = Types.ROW_NAMED(
+        ["id", "price", "name", "tags", "counts", "by"],
+        [
+            Types.LONG(),
+            Types.DOUBLE(),
+            Types.STRING(),
+            Types.LIST(Types.STRING()),
+            Types.MAP(Types.STRING(), Types.LONG()),
+            Types.ROW_NAMED(["is_new", "age"], [Types.BOOLEAN(), Types.LONG()]),
+        ],
+    )
+    assert row_type_of_shape(shape_of_document(document)) == expected
+
+
+@pytest.mark.parametrize(
+    ("schema", "problem"),
+    [
+        ({"type": "integer"}, "a JSON Schema of objects"),
+        ({"type": "object"}, "its objects have no named properties"),
+        ({"properties": {"x": {"type": ["integer", "string"]}}}, "field 'x' .* it allows integer or string"),
+        ({"properties": {"x": {"type": "array"}}}, "field 'x' .* elements of any kind"),
+    ],
+)
+def test_schemas_without_a_row_type_are_refused(schema: Any, problem: str) -> None:
+    with pytest.raises(InvalidProgramError, match=problem):
+        row_type_of_shape(shape(schema))
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("{", "a JSON Schema is expected"),
+        ("[]", "an object, true or false"),
+        ('{"type": "objct"}', "cannot be used"),
+        ('{"$ref": "http://127.0.0.1:1/other.json"}', "cannot be used: .*other.json"),
+        ('{"properties": {"x": {"$ref": "#/nowhere"}}}', "cannot be used"),
+    ],
+)
+def test_texts_that_are_no_schema_are_refused(text: str, problem: str) -> None:
+    with pytest.raises(InvalidProgramError, match=problem):
+        JsonDocument.of(text)
+
+
+def test_references_are_found_beside_the_schema_that_refers_to_them() -> None:
+    user = {"$id": "http://shop/people/user.json", "properties": {"name": {"$ref": "name.json"}}}
+    sale = {"$id": "http://shop/sale.json", "properties": {"by": {"$ref": "people/user.json"}}}
+    parts = {"name.json": json.dumps({"type": "string"}), "people/user.json": json.dumps(user)}
+    validator = JsonDocument.of(json.dumps(sale), parts).validator()
+    assert validator.is_valid({"by": {"name": "ann"}})
+    assert not validator.is_valid({"by": {"name": 1}})

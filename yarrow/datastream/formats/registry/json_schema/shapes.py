@@ -1,0 +1,252 @@
+"""JsonShape: which kinds of values a JSON Schema or a declared type allows, and the fields of its objects.
+
+Owner: any thread; pure. A shape leaves out what depends on a value, such as a minimum or a pattern: it allows at least
+what the schema allows. Where branches of a schema differ in a field, the shape allows any value there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from yarrow.common.typeinfo import (
+    BasicTypeInfo,
+    MapTypeInfo,
+    PickledBytesTypeInfo,
+    RowTypeInfo,
+    TupleTypeInfo,
+    TypeInformation,
+    Types,
+)
+from yarrow.datastream.formats.registry.json_schema.document import JsonDocument
+from yarrow.runtime.common.errors import InvalidProgramError
+
+KINDS: Final = frozenset({"null", "boolean", "integer", "number", "string", "array", "object"})
+_NULL: Final = frozenset({"null"})
+#: Words of a schema that tell of kinds or parts of values.
+_SHAPING: Final = frozenset(
+    {
+        "type",
+        "const",
+        "enum",
+        "properties",
+        "required",
+        "additionalProperties",
+        "unevaluatedProperties",
+        "items",
+    }
+)
+
+
+@dataclass(slots=True, eq=False)
+class JsonShape:
+    """What values are allowed at one place. The shape of an object may contain itself."""
+
+    kinds: frozenset[str] = KINDS
+    #: The fields of objects that are named.
+    properties: dict[str, JsonShape] = field(default_factory=dict)
+    required: frozenset[str] = frozenset()
+    #: The elements of arrays; None = any.
+    items: JsonShape | None = None
+    #: Fields of objects that are not named; None = any.
+    rest: JsonShape | None = None
+
+    def shown(self) -> str:
+        """The kinds, for errors."""
+        return " or ".join(sorted(self.kinds - _NULL)) or "null"
+
+
+ANY: Final = JsonShape()
+
+
+def shape_of_document(document: JsonDocument) -> JsonShape:
+    """Return the shape of a schema. Raises InvalidProgramError for one that is no JSON Schema."""
+    try:
+        return _Shapes(document).of(document.root, document.resolver)
+    except (ValueError, TypeError, AttributeError, KeyError) as error:
+        raise InvalidProgramError(f"a JSON Schema cannot be used: {error}") from None
+
+
+class _Shapes:
+    """One walk through a schema, which may refer to itself."""
+
+    def __init__(self, document: JsonDocument) -> None:
+        self._document = document
+        self._referred: dict[tuple[str, str], JsonShape] = {}
+
+    def of(self, schema: Any, resolver: Any) -> JsonShape:
+        if not isinstance(schema, dict):
+            return ANY
+        shapes = [self._own(schema, resolver)] if _SHAPING & schema.keys() else []
+        if isinstance(reference := schema.get("$ref"), str):
+            shapes.append(self._reference(reference, resolver))
+        shapes += [self.of(part, resolver) for part in schema.get("allOf", ())]
+        for word in ("anyOf", "oneOf"):
+            if branches := schema.get(word):
+                shapes.append(_any_of([self.of(branch, resolver) for branch in branches]))
+        # A schema that is a reference alone is the shape referred to, which may be the one that is being made.
+        return shapes[0] if len(shapes) == 1 else _all_of(shapes)
+
+    def _reference(self, reference: str, resolver: Any) -> JsonShape:
+        place = resolver.base_uri, reference
+        known = self._referred.get(place)
+        if known is None:
+            known = self._referred[place] = JsonShape()
+            found = resolver.lookup(reference)
+            made = self.of(self._document.in_order(found.contents), found.resolver)
+            for name in JsonShape.__slots__:
+                setattr(known, name, getattr(made, name))
+        return known
+
+    def _own(self, schema: Mapping[str, Any], resolver: Any) -> JsonShape:
+        parts = {name: self.of(part, resolver) for name, part in schema.get("properties", {}).items()}
+        rest = schema.get("additionalProperties", schema.get("unevaluatedProperties"))
+        items = schema.get("items")
+        return JsonShape(
+            _kinds(schema),
+            parts,
+            frozenset(schema.get("required", ())),
+            self.of(items, resolver) if isinstance(items, dict) else None,
+            self.of(rest, resolver) if isinstance(rest, dict) and "patternProperties" not in schema else None,
+        )
+
+
+def _kinds(schema: Mapping[str, Any]) -> frozenset[str]:
+    told = schema.get("type")
+    if told is not None:
+        return frozenset([told] if isinstance(told, str) else told)
+    values = [schema["const"]] if "const" in schema else schema.get("enum")
+    if values:
+        return frozenset(map(kind_of, values))
+    # A schema that names properties means objects, though JSON Schema would let other kinds pass.
+    return frozenset({"object"}) if "properties" in schema else KINDS
+
+
+def kind_of(value: Any) -> str:
+    """Return the kind of a value as the decoder of JSON gives it."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "boolean"
+    if isinstance(value, int):
+        return "integer"
+    if isinstance(value, float):
+        return "integer" if value.is_integer() else "number"
+    if isinstance(value, str):
+        return "string"
+    return "array" if isinstance(value, list) else "object"
+
+
+def readable_kinds(kinds: frozenset[str], by: frozenset[str]) -> frozenset[str]:
+    """Return those of some kinds that a reader of others can read: a whole number is a number, too."""
+    return kinds & by | ({"integer"} & kinds if "number" in by else frozenset())
+
+
+def _all_of(shapes: list[JsonShape]) -> JsonShape:
+    merged = JsonShape()
+    for shape in shapes:
+        merged.kinds = readable_kinds(merged.kinds, shape.kinds) | readable_kinds(shape.kinds, merged.kinds)
+        for name, part in shape.properties.items():
+            merged.properties[name] = part if name not in merged.properties else ANY
+        merged.required |= shape.required
+        merged.items = shape.items if merged.items is None else ANY if shape.items else merged.items
+        merged.rest = shape.rest if merged.rest is None else ANY if shape.rest else merged.rest
+    return merged
+
+
+def _any_of(shapes: list[JsonShape]) -> JsonShape:
+    kinds = frozenset[str]().union(*(shape.kinds for shape in shapes))
+    structured = [shape for shape in shapes if shape.kinds & {"object", "array"}]
+    if len(structured) == 1:
+        (one,) = structured
+        return JsonShape(kinds, one.properties, one.required, one.items, one.rest)
+    merged = JsonShape(kinds)
+    for shape in structured:
+        for name in shape.properties:
+            merged.properties[name] = ANY
+    if structured:
+        merged.required = frozenset.intersection(*(shape.required for shape in structured))
+    return merged
+
+
+# ---------------------------------------------------------------------- declared types
+
+
+def shape_of_type(declared: TypeInformation) -> JsonShape:
+    """Return the shape of the JSON values that become values of a declared type. None is allowed everywhere."""
+    if isinstance(declared, RowTypeInfo):
+        names = declared.get_field_names()
+        parts = map(shape_of_type, declared.get_field_types())
+        return JsonShape(frozenset({"object", "null"}), dict(zip(names, parts, strict=True)))
+    if isinstance(declared, MapTypeInfo):
+        return JsonShape(frozenset({"object", "null"}), rest=shape_of_type(declared.value_type_info))
+    if isinstance(declared, TupleTypeInfo):
+        return JsonShape(frozenset({"array", "null"}))
+    if isinstance(declared, PickledBytesTypeInfo):
+        return ANY
+    element = getattr(declared, "element_type", None)
+    if element is not None and declared.python_type is list:
+        return JsonShape(frozenset({"array", "null"}), items=shape_of_type(element))
+    return JsonShape(_kinds_of_type(declared) | _NULL)
+
+
+def _kinds_of_type(declared: TypeInformation) -> frozenset[str]:
+    if isinstance(declared, BasicTypeInfo):
+        if declared.python_type is bool:
+            return frozenset({"boolean"})
+        if declared.python_type is int:
+            return frozenset({"integer"})
+        if declared.python_type is float:
+            return frozenset({"integer", "number"})
+        if declared.python_type is not str:
+            return frozenset({"integer", "number", "string"})
+    return frozenset({"string"})
+
+
+def row_type_of_shape(shape: JsonShape) -> RowTypeInfo:
+    """Return the Row type of a schema of objects.
+
+    Raises InvalidProgramError, which names the field, for a schema that no Row type tells.
+    """
+    declared = _type_of(shape, "", ())
+    if not isinstance(declared, RowTypeInfo):
+        raise InvalidProgramError(f"a JSON Schema of objects with properties is expected, not of {declared}")
+    return declared
+
+
+def _type_of(shape: JsonShape, path: str, above: tuple[JsonShape, ...]) -> TypeInformation:
+    kinds = shape.kinds - _NULL
+    if shape in above:
+        raise _no_type(path, "it contains itself")
+    if kinds == {"object"}:
+        if shape.properties:
+            inner = (*above, shape)
+            return Types.ROW_NAMED(
+                list(shape.properties),
+                [
+                    _type_of(part, f"{path}.{name}" if path else name, inner)
+                    for name, part in shape.properties.items()
+                ],
+            )
+        if shape.rest is None:
+            raise _no_type(path, "its objects have no named properties")
+        return Types.MAP(Types.STRING(), _type_of(shape.rest, path, (*above, shape)))
+    if kinds == {"array"}:
+        if shape.items is None:
+            raise _no_type(path, "its arrays have elements of any kind")
+        return Types.LIST(_type_of(shape.items, path, (*above, shape)))
+    single = {"boolean": Types.BOOLEAN, "integer": Types.LONG, "number": Types.DOUBLE, "string": Types.STRING}
+    if kinds in ({"integer", "number"}, {"number"}):
+        return Types.DOUBLE()
+    if len(kinds) != 1:
+        raise _no_type(path, f"it allows {shape.shown()}")
+    (kind,) = kinds
+    return single[kind]()
+
+
+def _no_type(path: str, why: str) -> InvalidProgramError:
+    place = f"field {path!r} of a JSON Schema" if path else "a JSON Schema"
+    return InvalidProgramError(
+        f"{place} has no type of rows: {why}; give a Row type instead of the schema, or take for_generic"
+    )

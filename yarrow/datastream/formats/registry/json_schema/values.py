@@ -1,0 +1,80 @@
+"""Values of JSON as dicts with the fields of a reader's schema.
+
+Owner: any thread; pure. Readers raise ValueError that names the field.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from yarrow.datastream.formats.registry.json_schema.shapes import ANY, JsonShape, kind_of, readable_kinds
+
+Read = Callable[[Any], Any]
+
+
+def dict_reader(shape: JsonShape, *, keeps_others: bool) -> Read:
+    """Return a function that checks the kinds of a decoded value and its fields, and returns the value.
+
+    Fields that the shape does not know are left out unless `keeps_others`.
+    """
+    return _Readers(keeps_others).of(shape)
+
+
+class _Readers:
+    """The functions of one shape, which may contain itself."""
+
+    def __init__(self, keeps_others: bool) -> None:
+        self._keeps_others = keeps_others
+        self._made: dict[JsonShape, Read] = {}
+
+    def of(self, shape: JsonShape) -> Read:
+        if shape is ANY:
+            return _as_it_is
+        if shape in self._made:
+            # The function is not there yet where a shape contains itself.
+            return lambda value: self._made[shape](value)
+        self._made[shape] = _as_it_is
+        read_object = self._objects(shape) if "object" in shape.kinds else _as_it_is
+        read_item = _as_it_is if shape.items is None else self.of(shape.items)
+        kinds, expected = shape.kinds, shape.shown()
+
+        def read(value: Any) -> Any:
+            kind = kind_of(value)
+            if not readable_kinds(frozenset({kind}), kinds):
+                raise ValueError(f"{expected} is expected, not {value!r}"[:200])
+            if kind == "object":
+                return read_object(value)
+            if kind == "array" and read_item is not _as_it_is:
+                return [read_item(part) for part in value]
+            return value
+
+        self._made[shape] = read
+        return read
+
+    def _objects(self, shape: JsonShape) -> Read:
+        named = {name: self.of(part) for name, part in shape.properties.items()}
+        rest = None if shape.rest is None else self.of(shape.rest)
+        if rest is None and (self._keeps_others or not named):
+            rest = _as_it_is
+        required = sorted(shape.required)
+
+        def read(value: dict[str, Any]) -> dict[str, Any]:
+            for name in required:
+                if name not in value:
+                    raise ValueError(f"field {name!r} is missing")
+            found = {}
+            for name, part in value.items():
+                reader = named.get(name, rest)
+                if reader is not None:
+                    try:
+                        found[name] = reader(part)
+                    except ValueError as error:
+                        raise ValueError(f"field {name!r}: {error}") from None
+            return found
+
+        return read
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
