@@ -10,21 +10,18 @@ import pickle
 from collections.abc import Callable
 from typing import Any
 
+from yarrow.container.protocol.errors import MissingModuleError
 from yarrow.datastream.functions import RuntimeContext
 from yarrow.datastream.functions.data_set_functions import RichFunction
 from yarrow.runtime.common.errors import InvalidProgramError
 
 
 def load_function(blob: bytes, operator_name: str) -> Any:
-    """The object in a cloudpickle blob; an error for a missing module says what to do."""
+    """The object in a cloudpickle blob. Raises MissingModuleError, with which the job fails for good."""
     try:
         return pickle.loads(blob)
     except ModuleNotFoundError as error:
-        raise InvalidProgramError(
-            f"operator '{operator_name}': its function needs module '{error.name}', which this worker cannot"
-            " import. Ship the module with add_python_file (-pyfs), or install it in the environment of the"
-            " workers"
-        ) from error
+        raise MissingModuleError(f"operator '{operator_name}': its function", error.name) from error
 
 
 def method_of(function: Any, name: str, operator_name: str) -> Callable[..., Any]:

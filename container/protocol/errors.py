@@ -6,7 +6,9 @@ what REST shows.
 
 from __future__ import annotations
 
-from yarrow.runtime.common.errors import YarrowError
+import sys
+
+from yarrow.runtime.common.errors import InvalidProgramError, YarrowError
 
 
 class FrameError(YarrowError):
@@ -19,6 +21,17 @@ class WorkerStartError(YarrowError):
 
 class UnfitInterpreterError(WorkerStartError):
     """Workers cannot run in the interpreter that the job brings: no other slot or start would help."""
+
+
+class MissingModuleError(InvalidProgramError):
+    """A worker cannot import a module that the code of its job needs: no restart would help."""
+
+    def __init__(self, who: str, module: str | None) -> None:
+        """`who` needs the module: a job, or an operator with its function."""
+        super().__init__(
+            f"{who} needs module '{module}', which this worker ({sys.executable}) cannot import. Ship the module with"
+            " add_python_file (-pyfs), or install it in the environment of the workers"
+        )
 
 
 class WorkerLostError(YarrowError):

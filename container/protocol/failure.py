@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from types import TracebackType
 
 import yarrow
-from yarrow.container.protocol.errors import ChannelFailedError
+from yarrow.container.protocol.errors import ChannelFailedError, MissingModuleError
 from yarrow.runtime.common.errors import YarrowError
 from yarrow.runtime.common.short_text import cut_in_the_middle
 from yarrow.runtime.data.errors import UnsupportedKeyError
@@ -69,8 +69,12 @@ def short_record(value: object) -> str:
     return text.replace("\n", "\\n")[:300]
 
 
-def failure_cause(error: BaseException, where: str = "") -> FailureCause:
-    """The cause to report; `where` names task and subtask."""
+def failure_cause(error: BaseException, where: str = "", *, in_loading: bool = False) -> FailureCause:
+    """The cause to report; `where` names task and subtask.
+
+    A missing module is final where code is loaded. A module that a running function looks for may be there at the next
+    attempt.
+    """
     operator, record = "", ""
     if isinstance(error, OperatorFailure):
         operator, record, error = error.operator_name, error.record, error.cause
@@ -97,6 +101,8 @@ def failure_cause(error: BaseException, where: str = "") -> FailureCause:
         operator_name=operator,
         record=record,
         lost_result=error.lost_result if isinstance(error, ChannelFailedError) else "",
+        is_final=isinstance(error, MissingModuleError)
+        or (in_loading and isinstance(error, ModuleNotFoundError)),
     )
 
 

@@ -13,6 +13,7 @@ import threading
 import types
 from collections.abc import Mapping
 
+from yarrow.container.protocol.errors import MissingModuleError
 from yarrow.runtime.common.errors import InvalidProgramError
 from yarrow.runtime.config.options import python
 from yarrow.runtime.data.key_classes import set_main_module
@@ -28,7 +29,7 @@ _CACHES = threading.Lock()
 
 
 def install_user_code(graph: JobGraph, file_paths: Mapping[str, str], *, own_main: bool) -> None:
-    """Prepares this process. Raises InvalidProgramError with what is missing.
+    """Prepares this process. Raises InvalidProgramError with what is missing: MissingModuleError for a module.
 
     `own_main` False (one-process mode) leaves `__main__` alone: it is the client's and has the classes
     already.
@@ -58,11 +59,7 @@ def install_user_code(graph: JobGraph, file_paths: Mapping[str, str], *, own_mai
         importlib.invalidate_caches()
     missing = [name for name in code.required_modules if not _can_import(name)]
     if missing:
-        raise InvalidProgramError(
-            f"job '{graph.name}' needs module '{missing[0]}', which this worker ({sys.executable}) cannot"
-            " import. Ship the module with add_python_file (-pyfs), or install it in the environment of the"
-            " workers"
-        )
+        raise MissingModuleError(f"job '{graph.name}'", missing[0])
     if own_main:
         sys.modules["__main__"] = types.ModuleType("__main__")
         register_main_definitions(code.main_definitions)

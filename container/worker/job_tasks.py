@@ -160,7 +160,9 @@ class JobTasks:
         except BaseException as error:  # whatever user modules raise at import
             for descriptor in deployment.tasks:
                 self._report(
-                    descriptor.attempt_id, ExecutionState.FAILED, failure_cause(error, "the deployment")
+                    descriptor.attempt_id,
+                    ExecutionState.FAILED,
+                    failure_cause(error, "the deployment", in_loading=True),
                 )
             return
         per_task = settings.get(execution.TASK_THREADS) is execution.TaskThreads.PER_TASK
@@ -214,7 +216,7 @@ class JobTasks:
             vertex, subtask = builder.vertex, builder.descriptor.subtask
             where = f"task '{vertex.name}' (subtask {subtask + 1}/{vertex.parallelism})"
             self._network.release(attempt)
-            self._report(attempt, ExecutionState.FAILED, failure_cause(error, where))
+            self._report(attempt, ExecutionState.FAILED, failure_cause(error, where, in_loading=True))
             return
         register_task_metrics(task.environment.metrics, task)
         running = _Running(task, thread, builder)

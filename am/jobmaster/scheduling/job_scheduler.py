@@ -521,8 +521,10 @@ class JobScheduler:
     def _failed(self, failed: Iterable[Subtask], cause: FailureCause, now: float) -> Actions:
         """Restarts the necessary subtasks, or fails the job.
 
-        Failures within a running restart count as one.
+        Failures within a running restart count as one. A final cause fails the job at once.
         """
+        if cause.is_final:
+            return self._fail_job(cause, now)
         if not self._restarts:
             self._backoff.failed(now)
         if not self._backoff.may_restart(now):

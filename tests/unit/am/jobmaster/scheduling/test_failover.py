@@ -164,6 +164,18 @@ def test_all_to_all_edges_take_everything_along() -> None:
     assert cancelled(job.report(FAILED, job.execution(0, 0), cause=BROKEN)) == 3
 
 
+def test_a_final_failure_fails_the_job_whatever_its_restart_strategy_says() -> None:
+    job = restarting(linear_job(Stage(2, operator=PLAIN)))
+    job.running(2)
+    job.report(FAILED, job.execution(0, 1), cause=BROKEN)
+    assert (job.status(), job.graph.restarts) == (JobStatus.RUNNING, 1)
+    final = msgspec.structs.replace(BROKEN, message="a module is missing", is_final=True)
+    job.report(FAILED, job.execution(0, 1), cause=final)
+    assert job.status() is JobStatus.FAILING and job.graph.failure == final
+    assert job.report(CANCELED)[-1] == JobEnded(JobStatus.FAILED)
+    assert job.graph.restarts == 1
+
+
 def test_individual_failover_restarts_what_has_no_edges_alone_and_the_rest_by_regions() -> None:
     graph = linear_job(Stage(2, operator=PLAIN), Stage(2))
     alone = restarting(msgspec.structs.replace(graph, edges=()), scope=FailoverScope.INDIVIDUAL)
