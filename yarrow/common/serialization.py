@@ -7,7 +7,7 @@ by one thread, the one that owns the task; it must pickle.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import repeat
 from typing import TYPE_CHECKING, BinaryIO, Generic, TypeVar
 
@@ -29,6 +29,7 @@ __all__ = [
     "SchemaUnavailableError",
     "SerializationSchema",
     "SimpleStringSchema",
+    "TopicSerializationSchema",
 ]
 
 T = TypeVar("T")
@@ -46,6 +47,18 @@ class SerializationSchema(ABC, Generic[IN]):
     @abstractmethod
     def serialize(self, element: IN) -> bytes:
         """Return the bytes of a record."""
+
+
+class TopicSerializationSchema(SerializationSchema[IN]):
+    """Turns one record into the bytes of one message, in a way that depends on where the message goes."""
+
+    @abstractmethod
+    def writer_for(self, topic: str, is_key: bool) -> Callable[[IN], bytes | None]:
+        """Return the function that makes the keys, or the values, of a topic's messages.
+
+        A sink with one topic calls it once, where it opens on a worker. A sink that chooses the topic of each row calls
+        it for the first row of a topic. Raises SchemaUnavailableError if what the schema needs is missing.
+        """
 
 
 class DeserializationSchema(ABC, Generic[OUT]):

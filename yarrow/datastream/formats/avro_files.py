@@ -240,12 +240,13 @@ def message_reader(schema: AvroSchema) -> Callable[[bytes], Any]:
     return read
 
 
-def message_writer(schema: AvroSchema) -> Callable[[Any], bytes]:
-    """Return a function from a record of `writer_values` to one message."""
+def message_writer(schema: AvroSchema, head: bytes = b"") -> Callable[[Any], bytes]:
+    """Return a function from a record of `writer_values` to one message, which begins with `head`."""
     write_record, parsed = avro_library().schemaless_writer, schema.parsed
 
     def write(record: Any) -> bytes:
         stream = io.BytesIO()
+        stream.write(head)
         write_record(stream, parsed, record)
         return stream.getvalue()
 

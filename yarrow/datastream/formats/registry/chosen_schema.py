@@ -1,13 +1,14 @@
-"""ReaderChoice: the schema by which a program reads, and where it comes from.
+"""ReaderChoice: the schema by which a program reads, and where it comes from. Schemas that a program asks for.
 
 Owner: any thread; plain values. The latest version of a subject is fixed when the program is built.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
-from yarrow.datastream.formats.registry.registered_schema import RegisteredSchema
+from yarrow.datastream.formats.registry.registered_schema import RegisteredSchema, SchemaReference
 from yarrow.datastream.formats.registry.settings import RegistrySettings
 from yarrow.datastream.formats.registry.subjects import RegistrySubject
 from yarrow.runtime.common.errors import InvalidProgramError
@@ -43,3 +44,23 @@ def registered(settings: RegistrySettings, named: RegistrySubject, kind: str) ->
             " expected here; take the schema of that kind"
         )
     return found
+
+
+def referring(
+    settings: RegistrySettings, schema: RegisteredSchema, owner: str, references: Sequence[SchemaReference]
+) -> RegisteredSchema:
+    """Return a program's schema with the schemas that it refers to, asked for now.
+
+    Raises SchemaRegistryError, and InvalidProgramError for what is no reference.
+    """
+    if not references:
+        return schema
+    for reference in references:
+        if not isinstance(reference, SchemaReference):
+            raise InvalidProgramError(
+                f"{owner}: references are SchemaReference(name, subject, version), not {reference!r}"
+            )
+    from yarrow.datastream.formats.registry.client import RegistryClient
+
+    referred = RegistryClient(settings).referred(references)
+    return replace(schema, references=tuple(references), referred=referred)

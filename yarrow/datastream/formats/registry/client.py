@@ -1,4 +1,4 @@
-"""The one module that imports the client of schema registries: what schemas are asked for, and how errors read.
+"""The one module that imports the client of schema registries: schemas asked for and registered, and how errors read.
 
 Owner: the calling thread; a client belongs to one thread. It is imported in workers, after the fork, and where a
 program asks for a schema while it is built. The master never imports it. Schemas of a registry do not change, so a
@@ -8,15 +8,21 @@ client keeps each. Failures that pass are tried again, until a deadline.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
-from confluent_kafka.schema_registry import SchemaRegistryClient
+from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
+from confluent_kafka.schema_registry import SchemaReference as ClientReference
 from confluent_kafka.schema_registry.common.schema_registry_client import is_retriable
 from confluent_kafka.schema_registry.error import OAuthTokenError
 from confluent_kafka.schema_registry.error import SchemaRegistryError as ClientError
 
-from yarrow.datastream.formats.registry.errors import SchemaNotFoundError, SchemaRegistryError
+from yarrow.datastream.formats.registry.errors import (
+    IncompatibleSchemaError,
+    SchemaNotFoundError,
+    SchemaRegistryError,
+)
 from yarrow.datastream.formats.registry.registered_schema import RegisteredSchema, SchemaReference
 from yarrow.datastream.formats.registry.settings import RETRY_TIMEOUT, RegistrySettings
 from yarrow.runtime.common.backoff import Backoff
@@ -29,6 +35,8 @@ T = TypeVar("T")
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
 #: Codes of registries for what they do not have.
 _UNKNOWN = range(40400, 40500)
+#: Status of a schema that breaks the rule of its subject.
+_INCOMPATIBLE = 409
 
 
 class RegistryClient:
@@ -90,7 +98,56 @@ class RegistryClient:
         )
         return sorted((str(place.subject), int(place.version or 0)) for place in found)
 
-    # ------------------------------------------------------------------ schemas
+    # ------------------------------------------------------------------ schemas of writers
+
+    def register(self, subject: str, schema: RegisteredSchema) -> RegisteredSchema:
+        """Return a schema as the registry has it under a subject, as a new version if it is not there yet.
+
+        The registry may tell no version. Raises IncompatibleSchemaError for a schema that breaks the rule of the
+        subject, and SchemaRegistryError.
+        """
+        normalize = self._settings.normalizes
+        found = self._asked(
+            f"to register a schema under the subject {subject!r}",
+            lambda client: client.register_schema_full_response(subject, _asked_schema(schema), normalize),
+        )
+        return replace(schema, schema_id=found.schema_id, subject=subject, version=found.version)
+
+    def lookup(self, subject: str, schema: RegisteredSchema) -> RegisteredSchema:
+        """Return a schema as the registry has it under a subject.
+
+        Raises SchemaNotFoundError if the subject has no such version, and SchemaRegistryError.
+        """
+        normalize = self._settings.normalizes
+        found = self._asked(
+            f"the program's schema under the subject {subject!r}",
+            lambda client: client.lookup_schema(subject, _asked_schema(schema), normalize),
+        )
+        return replace(schema, schema_id=found.schema_id, subject=subject, version=found.version)
+
+    def versions(self, subject: str) -> list[int]:
+        """Return the versions of a subject, the first one first. Raises SchemaRegistryError."""
+        return sorted(
+            self._asked(
+                f"the versions of the subject {subject!r}", lambda client: client.get_versions(subject)
+            )
+        )
+
+    def compatibility(self, subject: str) -> str:
+        """Return the rule for the next version of a subject, such as BACKWARD. Raises SchemaRegistryError."""
+
+        def ask(client: SchemaRegistryClient) -> str:
+            try:
+                return str(client.get_compatibility(subject))
+            except ClientError as error:
+                # A subject without a rule of its own has that of the registry.
+                if error.http_status_code != 404:
+                    raise
+                return str(client.get_compatibility())
+
+        return self._asked(f"the compatibility of the subject {subject!r}", ask).upper()
+
+    # ------------------------------------------------------------------ schemas of the registry
 
     def _registered(
         self, schema: Any, schema_id: int | None, subject: str | None = None, version: int | None = None
@@ -98,14 +155,19 @@ class RegistryClient:
         references = tuple(
             SchemaReference(part.name, part.subject, part.version) for part in schema.references or ()
         )
-        referred: dict[str, str] = {}
-        self._refer(references, referred)
-        kind = schema.schema_type or "AVRO"
-        return RegisteredSchema(
-            kind, schema.schema_str, references, schema_id, subject, version, tuple(referred.items())
-        )
+        kind, referred = schema.schema_type or "AVRO", self.referred(references)
+        return RegisteredSchema(kind, schema.schema_str, references, schema_id, subject, version, referred)
 
-    def _refer(self, references: tuple[SchemaReference, ...], referred: dict[str, str]) -> None:
+    def referred(self, references: Sequence[SchemaReference]) -> tuple[tuple[str, str], ...]:
+        """Return names and texts of the schemas behind references; those before others refer to none behind them.
+
+        Raises SchemaRegistryError.
+        """
+        found: dict[str, str] = {}
+        self._refer(references, found)
+        return tuple(found.items())
+
+    def _refer(self, references: Sequence[SchemaReference], referred: dict[str, str]) -> None:
         for reference in references:
             found = self.version(reference.subject, reference.version)
             for name, text in found.referred:
@@ -152,6 +214,8 @@ class RegistryClient:
             text = f"the schema registry at {url} refuses {what} (HTTP {status}): {answer}"
             if status in (401, 403):
                 text += ". Give basic.auth.user.info or bearer.auth.token of a user who may do this"
+            elif status == _INCOMPATIBLE:
+                kind = IncompatibleSchemaError
             elif status == 404 and error.error_code in _UNKNOWN:
                 kind = SchemaNotFoundError
                 text = f"the schema registry at {url} does not have {what}: {answer}. Register it, or correct the name"
@@ -162,6 +226,11 @@ class RegistryClient:
             elif _passes(error):
                 text += f"; tried for {self._settings.retry_seconds:g} s ({RETRY_TIMEOUT}). Look into its log"
         return kind(self._settings.with_secrets_hidden(text))
+
+
+def _asked_schema(schema: RegisteredSchema) -> Schema:
+    references = [ClientReference(*reference) for reference in schema.references]
+    return Schema(schema.text, schema.kind, references)
 
 
 def _client_settings(settings: RegistrySettings) -> dict[str, Any]:

@@ -18,8 +18,12 @@ class SchemaNotFoundError(SchemaRegistryError):
     """A registry does not have a subject, a version or a schema."""
 
 
+class IncompatibleSchemaError(SchemaRegistryError):
+    """A registry does not take a schema as the next version of its subject."""
+
+
 class RegistryMessageError(FileFormatError):
-    """A message cannot be read; `schema_id` is that of its writer's schema, None = the message has none."""
+    """A message cannot be read or written; `schema_id` is that of its schema, None = the message has none."""
 
     def __init__(self, message: str, schema_id: int | None = None) -> None:
         super().__init__(message)

@@ -31,10 +31,17 @@ _OAUTH: Final = (
 _BEARER: Final = ("bearer.auth.token", "bearer.auth.logical.cluster", "bearer.auth.identity.pool.id")
 REQUEST_TIMEOUT: Final = "request.timeout.ms"
 RETRY_TIMEOUT: Final = "retry.timeout.ms"
+NORMALIZE: Final = "normalize.schemas"
 _TIMES: Final = {REQUEST_TIMEOUT: 10_000, RETRY_TIMEOUT: 30_000}
 #: Who gives credentials, in Java: told by the properties themselves here.
 _SOURCES: Final = ("basic.auth.credentials.source", "bearer.auth.credentials.source")
-_KNOWN: Final = frozenset({_BASIC, *_TLS, *_OAUTH, *_BEARER, *_TIMES, *_SOURCES})
+_KNOWN: Final = frozenset({_BASIC, *_TLS, *_OAUTH, *_BEARER, *_TIMES, *_SOURCES, NORMALIZE})
+#: Properties of Confluent's serializers -> what stands for them here.
+_OF_SERIALIZERS: Final = {
+    "auto.register.schemas": 'say registration="lookup" to the schema',
+    "use.latest.version": 'say registration="latest" to the schema',
+    "subject.name.strategy": "give the schema a SubjectNameStrategy as its subject",
+}
 _JAVA_PREFIX: Final = "schema.registry."
 #: Modules that the client needs, each of a package of the extra.
 _LIBRARIES: Final = ("confluent_kafka", "authlib", "cachetools", "attrs")
@@ -79,6 +86,11 @@ class RegistrySettings:
     def _check(self) -> None:
         given = self._properties
         unknown = sorted(given.keys() - _KNOWN)
+        for name in unknown:
+            if name in _OF_SERIALIZERS:
+                raise InvalidProgramError(
+                    f"{_OWNER} {self.url}: {name} is no property here; {_OF_SERIALIZERS[name]}"
+                )
         if unknown:
             hint = (
                 "; stores of Java are not read: give PEM files by ssl.ca.location, ssl.certificate.location and"
@@ -111,6 +123,10 @@ class RegistrySettings:
             )
         for name in _TIMES:
             _ = self._seconds(name)
+        if given.get(NORMALIZE, "false").lower() not in ("true", "false"):
+            raise InvalidProgramError(
+                f"{_OWNER} {self.url}: property {NORMALIZE} must be true or false, not {given[NORMALIZE]!r}"
+            )
 
     def _seconds(self, name: str) -> float:
         text = self._properties.get(name)
@@ -131,6 +147,11 @@ class RegistrySettings:
     def retry_seconds(self) -> float:
         """Seconds after which a request that fails for a time is not sent again."""
         return self._seconds(RETRY_TIMEOUT)
+
+    @property
+    def normalizes(self) -> bool:
+        """Whether the registry brings schemas of writers into its normal form before it compares them."""
+        return self._properties.get(NORMALIZE, "false").lower() == "true"
 
     @property
     def token(self) -> Mapping[str, str] | None:
@@ -178,9 +199,11 @@ def _name_of(key: object) -> str:
 
 
 def _text(key: object, value: object) -> str:
-    if isinstance(value, bool) or not isinstance(value, str | int):
+    if isinstance(value, bool):
+        return str(value).lower()
+    if not isinstance(value, str | int):
         raise InvalidProgramError(
-            f"{_OWNER}: property {key} must be a str or a whole number, not {type(value).__name__}"
+            f"{_OWNER}: property {key} must be a str, a whole number or a bool, not {type(value).__name__}"
         )
     return str(value)
 

@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from yarrow.common.serialization import SerializationSchema
+from yarrow.common.serialization import SerializationSchema, TopicSerializationSchema
 from yarrow.runtime.common.errors import InvalidProgramError
 
 IN = TypeVar("IN")
@@ -36,6 +36,7 @@ class ProducerRecord(NamedTuple):
 #: The fields of a ProducerRecord, as the writer takes them: a plain tuple costs less than a named one.
 RecordFields = tuple[str, bytes | None, bytes | None, int | None, int | None, Headers]
 Encode = Callable[[Any, int | None], RecordFields | None]
+Write = Callable[[Any], bytes | None]
 
 
 class KafkaTopicSelector(ABC, Generic[IN_contra]):
@@ -78,14 +79,26 @@ class _BuiltSchema(KafkaRecordSerializationSchema[IN]):
         self._key = parts._key
         self._partitioner = parts._partitioner
         self._headers = parts._headers
+        #: Topic -> what makes its values and keys.
+        self._writers: dict[str, tuple[Write, Write | None]] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Writers belong to one worker.
+        return self.__dict__ | {"_writers": {}}
+
+    def _writers_of(self, topic: str) -> tuple[Write, Write | None]:
+        key = None if self._key is None else _writer(self._key, topic, True)
+        made = self._writers[topic] = _writer(self._value, topic, False), key
+        return made
 
     def fixed_topic(self) -> str | None:
         return self._topic if self._selector is None else None
 
     def serialize(self, element: IN, timestamp: int | None) -> ProducerRecord:
         topic = self._topic if self._selector is None else self._selector.apply(element)
-        value = self._value.serialize(element)
-        key = None if self._key is None else self._key.serialize(element)
+        write_value, write_key = self._writers.get(topic) or self._writers_of(topic)
+        value = write_value(element)
+        key = None if write_key is None else write_key(element)
         return ProducerRecord(
             topic,
             value,
@@ -98,8 +111,12 @@ class _BuiltSchema(KafkaRecordSerializationSchema[IN]):
     def encoder(self) -> Encode:
         others = (self._selector, self._key, self._partitioner, self._headers)
         if any(part is not None for part in others):
+            if self._selector is None:
+                # What a topic's schemas lack is told when the sink opens, before the first row.
+                self._writers_of(self._topic)
             return self.serialize
-        topic, serialize = self._topic, self._value.serialize
+        topic = self._topic
+        serialize, _ = self._writers_of(topic)
 
         def encode(element: Any, timestamp: int | None) -> RecordFields:
             return topic, serialize(element), None, None, timestamp, ()
@@ -192,6 +209,12 @@ class KafkaRecordSerializationSchemaBuilder:
             raise InvalidProgramError(
                 f"{_OWNER}: the topic is set already; call one of set_topic and set_topic_selector, once"
             )
+
+
+def _writer(schema: SerializationSchema[Any], topic: str, is_key: bool) -> Write:
+    return (
+        schema.writer_for(topic, is_key) if isinstance(schema, TopicSerializationSchema) else schema.serialize
+    )
 
 
 def _schema(method: str, schema: object) -> SerializationSchema[Any]:
