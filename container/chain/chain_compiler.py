@@ -143,7 +143,10 @@ class ChainCompiler:
             row_type = declared if side_output is None else self._side_type(operator, side_output)
             with code.owned_by(operator, value):
                 value = generate_named(code, value, row_type)
-        for partition in self.partitions_of(operator, side_output):
+        partitions = self.partitions_of(operator, side_output)
+        children = self.children(operator, side_output)
+        is_new = self._operators[operator].emits_new_rows and len(partitions) + len(children) == 1
+        for partition in partitions:
             edge_type = declared_type(partition.edge.type_spec)
             with code.owned_by(operator, value):
                 generate_partition(
@@ -152,11 +155,10 @@ class ChainCompiler:
                     value,
                     timestamp,
                     declared=edge_type or declared,
-                    object_reuse=self._object_reuse,
+                    object_reuse=self._object_reuse or is_new,
                     max_parallelism=self._target_max_parallelism(partition),
                     name=f"the exchange behind operator '{self._operators[operator].name}'",
                 )
-        children = self.children(operator, side_output)
         for position, child in enumerate(children):
             passed = value
             is_last = position == len(children) - 1
@@ -166,6 +168,7 @@ class ChainCompiler:
             elif not is_last and needs_fixing(declared, self._object_reuse):
                 passed = code.fresh("v")
                 code.line(f"{passed} = {code.bind_as('freeze', freeze_or_copy)}({value})")
+            self._operators[child].gets_new_rows = is_new
             self._call(code, child, passed, timestamp)
 
     def _side_type(self, operator: int, side_output: str) -> TypeInformation | None:

@@ -277,6 +277,10 @@ class Operator(ABC):
     makes_watermarks = False
     #: True if an emitted row may be an object in the operator's state: chained operators must get copies.
     emits_state = False
+    #: True if each emitted row is a new object that nobody keeps or changes. Known when the operator is open.
+    emits_new_rows = False
+    #: True if nobody else has the rows that the operator gets; the chain sets it before it writes code.
+    gets_new_rows = False
     #: True if rows leave as the same objects: the requirements of the declared type are already fulfilled.
     passes_rows = False
     #: True if all rows leave with timestamps; known after `setup`.

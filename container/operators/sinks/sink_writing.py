@@ -136,9 +136,9 @@ class WriterContext(SubtaskContext):
 class SinkWritingOperator(BulkRowOperator, ColumnarOperator):
     """Runs writer and committer of a Sink.
 
-    Rows are copied into the writer's list, because a writer may keep them. Without checkpoints everything is
-    committed at the end of the input. With checkpoints, the last results wait for the checkpoint after the
-    end.
+    Rows are copied into the writer's list, because a writer may keep them; new rows of a source are not. Without
+    checkpoints everything is committed at the end of the input. With checkpoints, the last results wait for the
+    checkpoint after the end.
     """
 
     has_upkeep = True
@@ -282,7 +282,8 @@ class SinkWritingOperator(BulkRowOperator, ColumnarOperator):
         super().leave_out_by(failed)
 
     def generate(self, code: CodeWriter, value: str, timestamp: str | None, emit: Emit) -> None:
-        fixed = generate_fixed(code, value, self._type, self.context.environment.object_reuse)
+        shares_rows = self.context.environment.object_reuse or self.gets_new_rows
+        fixed = generate_fixed(code, value, self._type, shares_rows)
         super().generate(code, fixed, timestamp, emit)
 
     def take_rows(self, rows: list[Any], timestamps: list[int | None] | None) -> None:

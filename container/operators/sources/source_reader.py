@@ -160,6 +160,7 @@ class ReadingSource(SourceHead):
         self._gives_fixed_rows = declared is not None and declared.is_immutable
         source: Source[Any, SourceSplit] = load_function(self._blob, self.name)
         self._source = source
+        self.emits_new_rows = source.makes_new_rows
         if source.errors.is_bounded:
             # Imported late: most programs set no bound.
             from yarrow.container.operators.error_bounds import ErrorBounds

@@ -254,6 +254,8 @@ class Source(ABC, Generic[T, SplitT]):
     replay: Replay = Replay.EXACT_POSITIONS
     #: The treatment that readers give to a record that they cannot read, and how many such records may pass.
     errors: ErrorHandling = FAILING
+    #: True where each row is a new object, all through, that readers neither keep nor change: no copy is needed.
+    makes_new_rows: bool = False
     #: True when readers count the bytes of raw records by `bytes_read`: a rate limit in bytes is possible.
     counts_bytes: bool = False
 

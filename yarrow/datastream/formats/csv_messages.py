@@ -117,6 +117,8 @@ class CsvRowSerializationSchema(SerializationSchema[Row]):
 class CsvRowDeserializationSchema(DeserializationSchema[Row | None]):
     """A schema that reads one CSV record as a Row; made by `CsvRowDeserializationSchema.Builder(type_info)`."""
 
+    makes_new_rows = True
+
     class Builder:
         """Collects settings."""
 

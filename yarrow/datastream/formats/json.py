@@ -188,6 +188,8 @@ class JsonRowSerializationSchema(SerializationSchema[Row]):
 class JsonRowDeserializationSchema(DeserializationSchema[Row | None]):
     """A JSON object as a Row; made by `JsonRowDeserializationSchema.builder()`."""
 
+    makes_new_rows = True
+
     class Builder:
         """Collects settings."""
 

@@ -67,6 +67,8 @@ class KafkaSource(Source[T, KafkaPartitionSplit], Generic[T]):
     def __init__(self, settings: KafkaSourceSettings) -> None:
         self._settings = settings
         self.errors = settings.errors
+        schema = settings.schema
+        self.makes_new_rows = isinstance(schema, DeserializationSchema) and schema.makes_new_rows
         if settings.skips_removed_records:
             # Records that retention has removed are passed over, so exactly once would be untrue.
             self.replay = Replay.AT_LEAST_ONCE
