@@ -5,6 +5,7 @@ Owner: the calling thread; pure. Numbers of types are those of `descriptor.proto
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any, Final
 
 from yarrow.common.typeinfo import RowTypeInfo, TypeInformation, Types
@@ -75,8 +76,10 @@ def fitting_tags(field: Any) -> tuple[str, ...]:
     return _OTHERS.get(field.type, ())
 
 
-def row_type_of(descriptor: Any, path: tuple[str, ...] = ()) -> RowTypeInfo:
-    """Return the Row type of a message: a field for each of its own.
+def row_type_of(
+    descriptor: Any, path: tuple[str, ...] = (), only: Collection[str] | None = None
+) -> RowTypeInfo:
+    """Return the Row type of a message: a field for each of its own, or for those named.
 
     Raises InvalidProgramError for a message that contains itself.
     """
@@ -86,10 +89,8 @@ def row_type_of(descriptor: Any, path: tuple[str, ...] = ()) -> RowTypeInfo:
             " give type_info with the fields that are needed"
         )
     inner = (*path, descriptor.full_name)
-    return Types.ROW_NAMED(
-        [field.name for field in descriptor.fields],
-        [_field_type(field, inner) for field in descriptor.fields],
-    )
+    fields = [field for field in descriptor.fields if only is None or field.name in only]
+    return Types.ROW_NAMED([field.name for field in fields], [_field_type(field, inner) for field in fields])
 
 
 def _field_type(field: Any, path: tuple[str, ...]) -> TypeInformation:

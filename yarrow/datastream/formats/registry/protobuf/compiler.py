@@ -1,0 +1,109 @@
+"""The text of a .proto file with those that it imports, compiled to descriptors.
+
+Owner: the calling thread, which waits about 0.1 s. Registries give schemas as text, so protoc of the package
+grpcio-tools runs in a process of its own: damage in a text ends that process at most. Must not ask a registry.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path, PurePosixPath
+from typing import Any, Final
+
+from yarrow.datastream.formats.protobuf.message_type import ProtobufType, protobuf_library
+from yarrow.runtime.common.errors import InvalidProgramError, UnsupportedFeatureError
+
+#: The name of a file whose text has none, which no import names.
+_MAIN: Final = "yarrow_registered_schema.proto"
+_SECONDS: Final = 60.0
+_LOGGED: Final = re.compile(r"[IWE]\d{4} ")
+
+
+def require_compiler() -> None:
+    """Raise UnsupportedFeatureError with the command that installs protoc, if it is not there."""
+    protobuf_library("descriptor_pb2")
+    if find_spec("grpc_tools") is None:
+        raise UnsupportedFeatureError(
+            "Protobuf with a schema registry needs the package grpcio-tools, whose protoc compiles the registry's"
+            " schemas. Run `pip install 'yarrow[kafka,protobuf]'` in the environment of the program and in that of the"
+            " workers"
+        )
+
+
+class CompiledSchema:
+    """A .proto file with those that it imports; made by `of`."""
+
+    def __init__(self, descriptor_set: bytes) -> None:
+        self._descriptor_set = descriptor_set
+        files = protobuf_library("descriptor_pb2").FileDescriptorSet()
+        files.ParseFromString(descriptor_set)
+        (self._main,) = (file for file in files.file if file.name == _MAIN)
+
+    @staticmethod
+    def of(text: str, referred: Mapping[str, str] | None = None) -> CompiledSchema:
+        """Return the descriptors of a text that imports others by these names.
+
+        Raises InvalidProgramError with protoc's words for a text that is no schema.
+        """
+        require_compiler()
+        with tempfile.TemporaryDirectory(prefix="yarrow-protoc-") as folder:
+            for name, part in {**(referred or {}), _MAIN: text}.items():
+                _written(Path(folder), name, part)
+            return CompiledSchema(_compiled(Path(folder)))
+
+    def message(self, indexes: Sequence[int]) -> ProtobufType:
+        """Return the message at a path of positions. Raises InvalidProgramError if the file has none there."""
+        name, messages = self._main.package, self._main.message_type
+        for index in indexes:
+            if index >= len(messages):
+                raise InvalidProgramError(
+                    f"the schema has no message at the message indexes {list(indexes)}: {name or 'its file'} has"
+                    f" {len(messages)} messages"
+                )
+            found: Any = messages[index]
+            name, messages = f"{name}.{found.name}".lstrip("."), found.nested_type
+        return ProtobufType.of_descriptor_set(self._descriptor_set, name)
+
+
+def _written(folder: Path, name: str, text: str) -> None:
+    relative = PurePosixPath(name)
+    if relative.is_absolute() or ".." in relative.parts or "\0" in name:
+        raise InvalidProgramError(
+            f"the schema imports {name!r}, which is no name of a .proto file in a folder"
+        )
+    path = folder / relative
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+
+
+def _compiled(folder: Path) -> bytes:
+    target = folder / "descriptors"
+    # The package's main adds the types of google.protobuf. Its folder must not be that of the texts.
+    command = [sys.executable, "-P", "-m", "grpc_tools.protoc", f"-I{folder}", "--include_imports"]
+    try:
+        ran = subprocess.run(
+            [*command, f"--descriptor_set_out={target}", _MAIN],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise InvalidProgramError(f"protoc does not compile the schema within {_SECONDS:g} s") from None
+    if ran.returncode != 0 or not target.exists():
+        raise InvalidProgramError(f"protoc does not compile the schema: {_problem(ran.stderr, folder)}")
+    return target.read_bytes()
+
+
+def _problem(told: str, folder: Path) -> str:
+    """What protoc tells, without its log and the names of passing files."""
+    lines = [line for line in told.splitlines() if ".proto" in line and not _LOGGED.match(line)]
+    problem = " ".join(lines or [told.strip()])
+    return problem.replace(f"{folder}/", "").replace(f"{_MAIN}:", "line ")[:500]
