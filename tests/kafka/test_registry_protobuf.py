@@ -1,4 +1,4 @@
-"""Topics of Protobuf whose records carry ids of a schema registry: messages of several writers as records of one type."""
+"""Topics of Protobuf whose records carry ids of a schema registry: messages of several writers as rows of one type."""
 
 from __future__ import annotations
 
@@ -54,7 +54,9 @@ class Writer:
 
 
 def message(schema_id: int, made: ProtobufType, path: bytes = b"\0", **values: Any) -> bytes:
-    return b"\0" + schema_id.to_bytes(4, "big") + path + bytes(made.message_class(**values).SerializeToString())
+    return (
+        b"\0" + schema_id.to_bytes(4, "big") + path + bytes(made.message_class(**values).SerializeToString())
+    )
 
 
 @pytest.fixture
@@ -129,7 +131,9 @@ def test_references_are_part_of_a_schema(registry: RegistryServer, writer: Write
         " message Sale { User by = 1; google.protobuf.Timestamp at = 2; }"
     )
     writer.register("protobuf-user", user)
-    schema_id = writer.register("protobuf-sale", sale, SchemaReference("people/user.proto", "protobuf-user", 1))
+    schema_id = writer.register(
+        "protobuf-sale", sale, SchemaReference("people/user.proto", "protobuf-user", 1)
+    )
     subject = RegistrySubject("protobuf-sale")
     schema = ConfluentRegistryProtobufDeserializationSchema.for_row_type_info(subject, registry.url)
     by = Types.ROW_NAMED(["name"], [Types.STRING()])

@@ -41,6 +41,8 @@ class ConfluentRegistryJsonDeserializationSchema(DeserializationSchema[Any]):
     Made by `for_generic` and `for_row_type_info`.
     """
 
+    makes_new_rows = True
+
     @staticmethod
     def for_generic(
         schema: str | RegistrySubject,

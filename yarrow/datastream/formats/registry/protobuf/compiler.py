@@ -1,7 +1,8 @@
 """The text of a .proto file with those that it imports, compiled to descriptors.
 
 Owner: the calling thread, which waits about 0.1 s. Registries give schemas as text, so protoc of the package
-grpcio-tools runs in a process of its own: damage in a text ends that process at most. Must not ask a registry.
+grpcio-tools compiles them. It runs in a process of its own, which is all that a damaged text can end. Must not ask a
+registry.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ def require_compiler() -> None:
     if find_spec("grpc_tools") is None:
         raise UnsupportedFeatureError(
             "Protobuf with a schema registry needs the package grpcio-tools, whose protoc compiles the registry's"
-            " schemas. Run `pip install 'yarrow[kafka,protobuf]'` in the environment of the program and in that of the"
+            " schemas. Run `pip install 'yarrow[kafka]'` in the environment of the program and in that of the"
             " workers"
         )
 

@@ -33,6 +33,8 @@ class ConfluentRegistryProtobufDeserializationSchema(DeserializationSchema[Any])
     Made by `for_generic` and `for_row_type_info`.
     """
 
+    makes_new_rows = True
+
     @staticmethod
     def for_generic(
         message_type: ProtobufType | RegistrySubject,
@@ -44,7 +46,7 @@ class ConfluentRegistryProtobufDeserializationSchema(DeserializationSchema[Any])
         """Records as dicts with the fields of a message. Of a RegistrySubject it is the first one, asked for now.
 
         Raises InvalidProgramError for settings or a message that cannot be used, SchemaRegistryError if the registry
-        does not give the schema, and UnsupportedFeatureError without the packages that this needs.
+        does not give the schema. Raises UnsupportedFeatureError without the packages that this needs.
         """
         settings = RegistrySettings.of(url, registry_configs)
         chosen = evolution_of(evolution, _READER)
