@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import pytest
 
+from yarrow.common.typeinfo import Types
 from yarrow.common.types import Row
 from yarrow.common.watermark_strategy import WatermarkStrategy
 from yarrow.datastream import DataStream, MapFunction, OutputTag
@@ -20,9 +21,10 @@ from yarrow.datastream.connectors.base import (
     SourceRecords,
     SourceSplit,
 )
+from yarrow.datastream.connectors.file_source import FileSource
 from yarrow.datastream.connectors.split_reading import OnRequestEnumerator
 from yarrow.datastream.formats.csv_messages import CsvRowDeserializationSchema
-from yarrow.datastream.formats.json import JsonRowDeserializationSchema
+from yarrow.datastream.formats.json import JsonLinesFormat, JsonRowDeserializationSchema
 from yarrow.testing.operator_harness import OperatorHarness
 
 
@@ -157,10 +159,18 @@ def keeps(row: Any) -> bool:
     return True
 
 
-class Cached(JsonRowDeserializationSchema):
+class KeepingSchema(JsonRowDeserializationSchema):
     """May keep rows."""
 
 
-def test_a_schema_says_it_for_its_own_class_alone() -> None:
-    assert JsonRowDeserializationSchema.makes_new_rows and CsvRowDeserializationSchema.makes_new_rows
-    assert not Cached.makes_new_rows
+class KeepingFormat(JsonLinesFormat):
+    """May keep rows."""
+
+
+def test_schemas_and_formats_say_it_for_their_own_class_alone() -> None:
+    pair = Types.ROW_NAMED(["a"], [Types.STRING()])
+    assert JsonRowDeserializationSchema(pair).makes_new_rows
+    assert CsvRowDeserializationSchema.Builder(pair).build().makes_new_rows
+    assert not KeepingSchema(pair).makes_new_rows
+    for made, says in ((JsonLinesFormat(), True), (KeepingFormat(), False)):
+        assert FileSource.for_record_stream_format(made, "/nowhere").build().makes_new_rows is says

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from itertools import repeat
-from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, BinaryIO, Generic, TypeVar
 
 from yarrow.common.typeinfo import TypeInformation, Types
 from yarrow.common.types import Row
@@ -64,13 +64,13 @@ class TopicSerializationSchema(SerializationSchema[IN]):
 class DeserializationSchema(ABC, Generic[OUT]):
     """Turns the bytes of one message into a record."""
 
-    #: True where each row is a new object, all through, that the schema neither keeps nor changes. Then the engine need
-    #: not copy it. Each class says it for itself, since one that inherits may keep rows: see `__init_subclass__`.
-    makes_new_rows: ClassVar[bool] = False
+    @property
+    def makes_new_rows(self) -> bool:
+        """Whether each row is a new object, all through, that the schema neither keeps nor changes.
 
-    def __init_subclass__(cls, **arguments: Any) -> None:
-        super().__init_subclass__(**arguments)
-        cls.makes_new_rows = vars(cls).get("makes_new_rows", False)
+        Then the engine need not copy it.
+        """
+        return False
 
     @abstractmethod
     def deserialize(self, message: bytes) -> OUT:

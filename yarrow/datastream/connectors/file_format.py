@@ -133,6 +133,11 @@ class FileFormat(ABC, Generic[T]):
         return changed
 
     @property
+    def makes_new_rows(self) -> bool:
+        """Whether each row is a new object, all through, that readers neither keep nor change: it needs no copy."""
+        return False
+
+    @property
     def scanned_as(self) -> str | None:
         """`"parquet"` or `"csv"` if the format gives columns of such files without any change of rows."""
         return None

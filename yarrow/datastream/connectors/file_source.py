@@ -121,6 +121,7 @@ class FileSource(Source[T, FileSourceSplit], Generic[T]):
         self._discovery_seconds = discovery_seconds
         self.blocking = any(scheme_of(path) != "file" for path in self._paths)
         self.errors = file_format.errors
+        self.makes_new_rows = file_format.makes_new_rows
 
     def with_default_scheme(self, default: str) -> FileSource[T]:
         paths = [with_default_scheme(path, default) for path in self._paths]

@@ -89,6 +89,12 @@ class CsvReaderFormat(StreamFormat[Row]):
         # A class of the user's may read otherwise.
         return "csv" if self._arrow_schema is not None and type(self) is CsvReaderFormat else None
 
+    @property
+    def makes_new_rows(self) -> bool:
+        """True: decoded values are new."""
+        # A class of the user's may keep them.
+        return type(self) is CsvReaderFormat
+
     def produced_type(self) -> TypeInformation:
         """The schema's Row type."""
         return self._schema.row_type

@@ -117,8 +117,6 @@ class CsvRowSerializationSchema(SerializationSchema[Row]):
 class CsvRowDeserializationSchema(DeserializationSchema[Row | None]):
     """A schema that reads one CSV record as a Row; made by `CsvRowDeserializationSchema.Builder(type_info)`."""
 
-    makes_new_rows = True
-
     class Builder:
         """Collects settings."""
 
@@ -169,6 +167,12 @@ class CsvRowDeserializationSchema(DeserializationSchema[Row | None]):
         self._schema = schema
         self._ignore_parse_errors = ignore_parse_errors
         self._rows = CsvRowParser(schema, None)
+
+    @property
+    def makes_new_rows(self) -> bool:
+        """True: decoded values are new."""
+        # A class of the user's may keep them.
+        return type(self) is CsvRowDeserializationSchema
 
     def deserialize(self, message: bytes) -> Row | None:
         """Return the Row; None for a comment, or for an unreadable record if errors are ignored.

@@ -7,6 +7,7 @@ refuses is read again row by row, so that both ways give the same rows and the s
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, BinaryIO
 
 import msgspec
@@ -76,6 +77,12 @@ class JsonLinesFormat(StreamFormat[Any]):
         if type_info is not None:
             row_reader(type_info, missing_is_error=False)  # refuses a type without a form in JSON
 
+    @property
+    def makes_new_rows(self) -> bool:
+        """True: decoded values are new."""
+        # A class of the user's may keep them.
+        return type(self) is JsonLinesFormat
+
     def produced_type(self) -> TypeInformation | None:
         """The Row type declared."""
         return self._type_info
@@ -97,11 +104,17 @@ class _LineParser(BlockParser):
     def __init__(self, type_info: RowTypeInfo | None) -> None:
         self._decode = msgspec.json.Decoder().decode if type_info is None else json_decoder(type_info)
         self._read = None if type_info is None else row_reader(type_info, missing_is_error=False)
+        self._decode_many = None if type_info is None else rows_decoder(type_info, missing_is_error=False)
 
     def parse(self, block: bytes, at_file_start: bool, errors: BlockErrors) -> list[Any]:
+        lines = block.removesuffix(b"\n").split(b"\n")
+        if self._decode_many is not None:
+            # Blank lines and wrong ones take the way line by line.
+            with suppress(msgspec.DecodeError):
+                return self._decode_many(lines)
         decode, read = self._decode, self._read
         records = []
-        for index, line in enumerate(block.removesuffix(b"\n").split(b"\n")):
+        for index, line in enumerate(lines):
             if not line or line.isspace():
                 continue
             try:
@@ -188,8 +201,6 @@ class JsonRowSerializationSchema(SerializationSchema[Row]):
 class JsonRowDeserializationSchema(DeserializationSchema[Row | None]):
     """A JSON object as a Row; made by `JsonRowDeserializationSchema.builder()`."""
 
-    makes_new_rows = True
-
     class Builder:
         """Collects settings."""
 
@@ -238,6 +249,12 @@ class JsonRowDeserializationSchema(DeserializationSchema[Row | None]):
         self._settings = (type_info, fail_on_missing_field, ignore_parse_errors)
         self._decode = row_decoder(type_info, fail_on_missing_field)
         self._decode_many = rows_decoder(type_info, fail_on_missing_field)
+
+    @property
+    def makes_new_rows(self) -> bool:
+        """True: decoded values are new."""
+        # A class of the user's may keep them.
+        return type(self) is JsonRowDeserializationSchema
 
     def deserialize(self, message: bytes) -> Row | None:
         """Return the Row; None for an unreadable message if errors are ignored, else FileFormatError is raised."""
