@@ -62,6 +62,7 @@ class FailedRecords:
         self.send: Callable[[list[Any], list[int | None] | None], None] | None = None
         self._uid = uid
         self._types = types
+        self._type_texts = ["" if declared is None else str(declared) for declared in types]
         self._bounds = ErrorBounds(f"operator '{name}' failed at", handling)
         self._counted = (0, 0)
         self._serializers: dict[int, RowsSerializer] = {}
@@ -94,6 +95,7 @@ class FailedRecords:
             timestamp=timestamp,
             encoding=encoding,
             input=index,
+            record_type=self._type_texts[index] if index < len(self._type_texts) else "",
         )
 
     def put_aside(self, error: Exception, index: int, record: Any, timestamp: int | None) -> None:

@@ -37,6 +37,7 @@ _SHORT = {
     "info": "Shows the plan of a program.",
     "verify": "Compares a bounded program as a stream and as a batch.",
     "schedule": "Runs a bounded program again and again on a cluster.",
+    "replay-dead-letters": "Feeds dead letters to a repaired program.",
     "rescale": "Changes the parallelism of a running job.",
     "watermark": "Shows who holds back the event time of a job.",
     "check-savepoint": "Shows what a program would restore.",
@@ -64,6 +65,7 @@ _action("run-application", program_actions.run_application, context_settings=_PR
 _action("info", program_actions.info, context_settings=_PROGRAM)
 _action("verify", program_actions.verify, context_settings=_PROGRAM)
 _action("schedule", program_actions.schedule, context_settings=_PROGRAM)
+_action("replay-dead-letters", program_actions.replay_dead_letters, context_settings=_PROGRAM)
 _action("list", job_actions.list_jobs)
 _action("cancel", job_actions.cancel)
 _action("savepoint", job_actions.savepoint)

@@ -57,6 +57,52 @@ def run_application(given: Given) -> None:
     _run(given, application_target(given["target"] or given["executor"]))
 
 
+@action(
+    flags.LETTERS_AND_PROGRAM,
+    flags.LETTER_UID,
+    flags.TRUST_PICKLES,
+    flags.LETTERS_PER_SECOND,
+    flags.PARALLELISM,
+    flags.SAVEPOINT.with_help("The savepoint or checkpoint from which the program's own sources go on."),
+    flags.ALLOW_NON_RESTORED,
+    flags.CLAIM_MODE,
+    flags.DETACHED,
+    flags.PY_FILES,
+    flags.PY_ARCHIVES,
+    flags.PY_REQUIREMENTS,
+    flags.DYNAMIC,
+    flags.TARGET,
+    flags.ADDRESS,
+    flags.APPLICATION_ID,
+)
+def replay_dead_letters(given: Given) -> None:
+    """Feeds dead letters to the operators of a repaired program that bear their uids, each letter once.
+
+    Exit status 0: all were taken. 1: an error. 2: some were refused again, or hold text alone.
+    """
+    from yarrow.cli.letter_replay.replay import LetterReplay, ReplaySettings
+    from yarrow.cli.run_command import run as run_it
+    from yarrow.cli.targets import with_default_target
+    from yarrow.client.targets import YARN_APPLICATION
+    from yarrow.runtime.config.options import execution
+
+    if len(given["arguments"]) < 2:
+        raise CommandError("replay-dead-letters takes LETTERS PROGRAM: files of dead letters, and a script.")
+    letters, program_path, *rest = given["arguments"]
+    config = with_default_target(settings_of(given, given["target"], given["address"]))
+    if config.get(execution.TARGET) == YARN_APPLICATION:
+        raise CommandError("replay-dead-letters runs main() here: use a session, or -t yarn-per-job.")
+    program = program_of(given, [program_path, *rest])
+    program.check()
+    how = ReplaySettings(given["uids"] or (), given["trusts_pickles"], given["rows_per_second"])
+    replay = LetterReplay.of(letters, config, how)
+    replay.begin()
+    run_it(program, config, replay.executor_around)
+    status = replay.report()
+    if status:
+        raise typer.Exit(status)
+
+
 def _run(given: Given, target: str | None) -> None:
     from yarrow.cli.client_interpreter import go_on_in_client_interpreter
     from yarrow.cli.parameters.yarn_flags import YarnFlags, say_of_running_session, say_without_effect

@@ -9,7 +9,7 @@ import json
 import signal
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import FrameType
 
 from yarrow.cli.errors import ProgramFailedError
@@ -78,8 +78,15 @@ def _report_end(client: JobClient) -> None:
     client.get_job_execution_result().when_complete(report)
 
 
-def run(program: Program, config: Settings) -> None:
-    """Runs the program. Raises ProgramFailedError for its error."""
+#: Returns an executor that runs jobs by the given one.
+ExecutorAround = Callable[[PipelineExecutor], PipelineExecutor]
+
+
+def run(program: Program, config: Settings, around: ExecutorAround | None = None) -> None:
+    """Runs the program. Raises ProgramFailedError for its error.
+
+    `around`: what jobs go through before they reach the executor of the target; None = nothing.
+    """
     target = config.get(execution.TARGET) or LOCAL
     # Only YARN can check a program on HDFS.
     if target != YARN_APPLICATION or "://" not in (program.path or ""):
@@ -104,7 +111,8 @@ def run(program: Program, config: Settings) -> None:
     if config.get(execution.SHUTDOWN_ON_ATTACHED_EXIT) and not detached:
         end_by_interrupt()
     executor = ReportingExecutor(executor_for(target))
-    use_for_this_process(executor, config.to_dict(redact=False))
+    outer: PipelineExecutor = executor if around is None else around(executor)
+    use_for_this_process(outer, config.to_dict(redact=False))
     try:
         run_program(program)
     except KeyboardInterrupt:

@@ -279,11 +279,16 @@ class ReadingSource(SourceHead):
         return records
 
     def _addressed(self, side: Sequence[tuple[str, Any]]) -> list[tuple[str, Any]]:
-        """Values for side outputs, of which dead letters bear the uid of this source."""
+        """Values for side outputs, of which dead letters bear the uid of this source, or of whom they name already."""
         descriptor = self.context.descriptor
         uid = descriptor.uid or descriptor.id
         return [
-            (tag, value._replace(operator=uid) if isinstance(value, DeadLetter) else value)
+            (
+                tag,
+                value._replace(operator=uid)
+                if isinstance(value, DeadLetter) and not value.operator
+                else value,
+            )
             for tag, value in side
         ]
 

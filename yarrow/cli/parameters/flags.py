@@ -112,6 +112,34 @@ PROGRAM_AND_SAVEPOINT: Final = Flag(
     metavar="PROGRAM PATH [ARGUMENTS]",
     help="Program and savepoint.",
 )
+LETTERS_AND_PROGRAM: Final = Flag(
+    name="arguments",
+    written=(),
+    type=list[str],
+    default=...,
+    metavar="LETTERS PROGRAM [ARGUMENTS]",
+    help="Dead letters (a file, a folder or a pattern), and the repaired program.",
+)
+LETTER_UID: Final = Flag(
+    name="uids",
+    written=("--uid",),
+    type=list[str],
+    metavar="UID",
+    help="Replay the letters of this operator alone. May be repeated.",
+)
+TRUST_PICKLES: Final = switch(
+    "trusts_pickles",
+    "--trust-pickles",
+    help="Read pickled records, which may run code of whoever can write the letters.",
+)
+LETTERS_PER_SECOND: Final = Flag(
+    name="rows_per_second",
+    written=("--rows-per-second",),
+    type=int,
+    metavar="N",
+    least=1,
+    help="Read at most N letters a second for each operator.",
+)
 PYTHON: Final = Flag(
     name="python", written=("-py", "--python"), metavar="FILE", help="The program: a script."
 )

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from yarrow.common.typeinfo import TypeInformation
     from yarrow.common.watermark_strategy import WatermarkStrategy
+    from yarrow.datastream.connectors.dead_letters import DeadLetter
 
 T = TypeVar("T")
 SplitT = TypeVar("SplitT", bound="SourceSplit")
@@ -304,6 +305,14 @@ class Source(ABC, Generic[T, SplitT]):
         A bounded source is its own history, up to the first record that is left to the stream.
         """
         return self if self.boundedness is Boundedness.BOUNDED else None
+
+    def letter_reader(self) -> Callable[[DeadLetter], SourceRecords] | None:
+        """Return what reads the raw bytes of a dead letter of this source again; None = nothing can.
+
+        The result has the rows of one letter. A record that cannot be read again fails the call, or is a dead letter in
+        `side` with the position of the former one, as the source treats errors.
+        """
+        return None
 
     def with_default_scheme(self, default: str) -> Source[T, SplitT]:
         """The source with its plain paths in the file system `default`, the job's fs.default-scheme.

@@ -56,6 +56,8 @@ class DeadLetter(NamedTuple):
     input: int = 0
     #: Of the writer's schema in its registry; None = the message names none.
     schema_id: int | None = None
+    #: The declared type of the row in `raw`, for people and for comparisons; empty = undeclared, or no row.
+    record_type: str = ""
 
     def to_json(self) -> str:
         """Return the letter as one line: an object of its fields, in which bytes are base64."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, Self, TypeVar
 
@@ -98,6 +99,10 @@ class FileReader(ABC):
         return None
 
 
+#: Makes rows of the bytes of one record, without its line end, which is a dead letter.
+RecordParser = Callable[[DeadLetter], SourceRecords]
+
+
 class FileFormat(ABC, Generic[T]):
     """The layout of records in a file: a picklable description."""
 
@@ -145,6 +150,13 @@ class FileFormat(ABC, Generic[T]):
     @abstractmethod
     def create_reader(self, split: FileSourceSplit) -> FileReader:
         """A reader of a split, at its position."""
+
+    def record_parser(self, path: str) -> RecordParser | None:
+        """Return what reads single records of a file again, from their bytes; None = nothing can.
+
+        `path`: the file that the records came from, which may tell the names of columns.
+        """
+        return None
 
     def produced_type(self) -> TypeInformation | None:
         """The declared type of the rows; None = undeclared."""

@@ -8,7 +8,7 @@ when it was found.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from itertools import pairwise
@@ -23,11 +23,13 @@ from yarrow.datastream.connectors.base import (
     SourceRecords,
     SplitEnumeratorContext,
 )
+from yarrow.datastream.connectors.dead_letters import DeadLetter
 from yarrow.datastream.connectors.file_format import (
     BulkFormat,
     FileFormat,
     FileReader,
     FileSourceSplit,
+    RecordParser,
 )
 from yarrow.datastream.connectors.split_reading import OneByOneReader, OnRequestEnumerator
 from yarrow.datastream.connectors.stream_format import StreamFormat
@@ -176,6 +178,25 @@ class FileSource(Source[T, FileSourceSplit], Generic[T]):
     def create_reader(self, context: SourceReaderContext) -> FileSourceReader[T]:
         """A reader of splits."""
         return FileSourceReader(context, self._format)
+
+    def letter_reader(self) -> Callable[[DeadLetter], SourceRecords] | None:
+        """Return what reads records of letters by the format."""
+        if (
+            not self._format.reads_single_records
+            or type(self._format).record_parser is FileFormat.record_parser
+        ):
+            return None
+        parsers: dict[str, RecordParser] = {}
+
+        def read(letter: DeadLetter) -> SourceRecords:
+            parser = parsers.get(letter.split)
+            if parser is None:
+                parser = self._format.record_parser(letter.split)
+                assert parser is not None, "a format that has record_parser returns a parser"
+                parsers[letter.split] = parser
+            return parser(letter)
+
+        return read
 
     def produced_type(self) -> TypeInformation | None:
         """The type that the format declares."""

@@ -25,6 +25,7 @@ from yarrow.datastream.connectors.file_format import (
     FileReader,
     FileSourceSplit,
     MalformedRecordError,
+    RecordParser,
 )
 from yarrow.runtime.fs.registry import file_system_for
 
@@ -174,6 +175,18 @@ class LineNumbers:
         return self._line
 
 
+class KnownLine(LineNumbers):
+    """The number of a line that a dead letter tells; its file is not read."""
+
+    def __init__(self, letter: DeadLetter) -> None:
+        super().__init__(letter.split)
+        self._known = letter.position
+
+    def at(self, offset: int) -> int:
+        """The number of the line."""
+        return self._known
+
+
 class BlockErrors:
     """Carries out the policy for the malformed records of one block."""
 
@@ -301,3 +314,14 @@ class BlockReader(FileReader):
         if isinstance(records, list):
             return records if not start and len(records) <= max_rows else records[start : start + max_rows]
         return records.slice(start, max_rows)
+
+
+def letter_parser(parser: BlockParser, policy: ErrorPolicy) -> RecordParser:
+    """Return what reads records of dead letters by the parser of blocks."""
+
+    def read(letter: DeadLetter) -> SourceRecords:
+        errors = BlockErrors(policy, letter.split, 0, KnownLine(letter))
+        rows = parser.parse((letter.raw or b"") + b"\n", False, errors)
+        return SourceRecords(rows, side=errors.side or None, num_errors=errors.count)
+
+    return read

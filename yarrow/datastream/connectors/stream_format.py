@@ -13,6 +13,7 @@ from yarrow.common.values.error_handling import ErrorHandling, ErrorPolicy
 from yarrow.datastream.connectors.file_format import (
     FileFormat,
     FileSourceSplit,
+    RecordParser,
 )
 
 if TYPE_CHECKING:
@@ -55,6 +56,12 @@ class TextLineFormat(StreamFormat[str]):
     def produced_type(self) -> TypeInformation:
         """Types.STRING()."""
         return Types.STRING()
+
+    def record_parser(self, path: str) -> RecordParser:
+        """A parser of one line."""
+        from yarrow.datastream.connectors.line_blocks import TextParser, letter_parser
+
+        return letter_parser(TextParser(self._charset), self.errors.policy)
 
     def create_reader(self, split: FileSourceSplit) -> BlockReader:
         """A reader of lines."""

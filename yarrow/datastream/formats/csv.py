@@ -23,6 +23,7 @@ from yarrow.common.values.error_handling import ErrorHandling, ErrorPolicy
 from yarrow.datastream.connectors.file_format import (
     FileFormatError,
     FileSourceSplit,
+    RecordParser,
 )
 from yarrow.datastream.connectors.line_blocks import (
     COLUMN_BLOCK,
@@ -31,6 +32,7 @@ from yarrow.datastream.connectors.line_blocks import (
     BlockParser,
     BlockReader,
     LineBlocks,
+    letter_parser,
     open_lines,
 )
 from yarrow.datastream.connectors.stream_format import StreamFormat
@@ -105,14 +107,22 @@ class CsvReaderFormat(StreamFormat[Row]):
 
     def create_reader(self, split: FileSourceSplit) -> BlockReader:
         """A reader of rows or columns."""
-        names = _header_of(split.path, self._schema) if self._schema.use_header else None
-        rows = CsvRowParser(self._schema, names)
         quote = (self._schema.quote_char or "").encode() if self._multiline else None
+        size = ROW_BLOCK if self._arrow_schema is None else COLUMN_BLOCK
+        return BlockReader(
+            split, LineBlocks(split, size, quote), self._parser(split.path), self.errors.policy
+        )
+
+    def record_parser(self, path: str) -> RecordParser:
+        """A parser of one record; a header is read from the file."""
+        return letter_parser(self._parser(path), self.errors.policy)
+
+    def _parser(self, path: str) -> BlockParser:
+        names = _header_of(path, self._schema) if self._schema.use_header else None
+        rows = CsvRowParser(self._schema, names)
         if self._arrow_schema is None:
-            blocks = LineBlocks(split, ROW_BLOCK, quote)
-            return BlockReader(split, blocks, rows, self.errors.policy)
-        columns = _ColumnParser(self._schema, names, self._arrow_schema, rows, self._multiline)
-        return BlockReader(split, LineBlocks(split, COLUMN_BLOCK, quote), columns, self.errors.policy)
+            return rows
+        return _ColumnParser(self._schema, names, self._arrow_schema, rows, self._multiline)
 
 
 def _columns_of(schema: CsvSchema) -> pa.Schema:

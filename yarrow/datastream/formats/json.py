@@ -20,6 +20,7 @@ from yarrow.common.values.error_handling import ErrorHandling, ErrorPolicy
 from yarrow.datastream.connectors.file_format import (
     FileFormatError,
     FileSourceSplit,
+    RecordParser,
 )
 from yarrow.datastream.connectors.line_blocks import (
     COLUMN_BLOCK,
@@ -28,6 +29,7 @@ from yarrow.datastream.connectors.line_blocks import (
     BlockParser,
     BlockReader,
     LineBlocks,
+    letter_parser,
 )
 from yarrow.datastream.connectors.stream_format import StreamFormat
 from yarrow.datastream.formats.columns import arrow_schema, batch_of_rows
@@ -93,11 +95,16 @@ class JsonLinesFormat(StreamFormat[Any]):
 
     def create_reader(self, split: FileSourceSplit) -> BlockReader:
         """A reader of rows or columns."""
+        size = ROW_BLOCK if self._schema is None else COLUMN_BLOCK
+        return BlockReader(split, LineBlocks(split, size), self._parser(), self.errors.policy)
+
+    def record_parser(self, path: str) -> RecordParser:
+        """A parser of one line."""
+        return letter_parser(self._parser(), self.errors.policy)
+
+    def _parser(self) -> BlockParser:
         rows = _LineParser(self._type_info)
-        if self._schema is None:
-            return BlockReader(split, LineBlocks(split, ROW_BLOCK), rows, self.errors.policy)
-        columns = _ColumnParser(self._schema, rows)
-        return BlockReader(split, LineBlocks(split, COLUMN_BLOCK), columns, self.errors.policy)
+        return rows if self._schema is None else _ColumnParser(self._schema, rows)
 
 
 class _LineParser(BlockParser):

@@ -7,7 +7,7 @@ the readers run. What a program gets wrong is refused here, before anything star
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -19,9 +19,11 @@ from yarrow.datastream.connectors.base import (
     Replay,
     Source,
     SourceReaderContext,
+    SourceRecords,
     SplitEnumerator,
     SplitEnumeratorContext,
 )
+from yarrow.datastream.connectors.dead_letters import DeadLetter
 from yarrow.datastream.connectors.kafka.cluster.client_library import (
     require_client_library,
     require_mechanism,
@@ -34,7 +36,10 @@ from yarrow.datastream.connectors.kafka.cluster.client_properties import (
 from yarrow.datastream.connectors.kafka.cluster.topic_partition import KafkaTopicPartition
 from yarrow.datastream.connectors.kafka.reading.offsets_initializer import KafkaOffsetsInitializer
 from yarrow.datastream.connectors.kafka.reading.partition_split import KafkaPartitionSplit
-from yarrow.datastream.connectors.kafka.reading.record_deserialization import KafkaRecordDeserializationSchema
+from yarrow.datastream.connectors.kafka.reading.record_deserialization import (
+    KafkaRecordDeserializationSchema,
+    letter_reader,
+)
 from yarrow.datastream.connectors.kafka.reading.source_settings import (
     OWNER,
     KafkaSourceSettings,
@@ -119,6 +124,10 @@ class KafkaSource(Source[T, KafkaPartitionSplit], Generic[T]):
 
         reader = CommittingKafkaReader if self._settings.commits else KafkaSourceReader
         return reader(context, self._settings)
+
+    def letter_reader(self) -> Callable[[DeadLetter], SourceRecords]:
+        """Return what reads records of letters by the deserializer."""
+        return letter_reader(self._settings.schema, self._settings.errors.policy)
 
     def produced_type(self) -> TypeInformation | None:
         """The type that the deserializer declares."""

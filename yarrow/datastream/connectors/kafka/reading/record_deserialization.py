@@ -22,7 +22,8 @@ from yarrow.common.serialization import (
 )
 from yarrow.common.typeinfo import TypeInformation
 from yarrow.common.values.error_handling import ErrorPolicy
-from yarrow.datastream.connectors.dead_letters import DeadLetter, traceback_of
+from yarrow.datastream.connectors.base import SourceRecords
+from yarrow.datastream.connectors.dead_letters import DEAD_LETTERS, DeadLetter, traceback_of
 from yarrow.datastream.connectors.kafka.cluster.kafka_errors import KafkaRecordError
 from yarrow.datastream.formats.columns import batch_of_rows
 
@@ -110,6 +111,32 @@ def row_maker(
     if isinstance(schema, ColumnarDeserializationSchema):
         return _Columns(schema, _maker(schema, policy))
     return _maker(schema, policy)
+
+
+def letter_reader(
+    schema: DeserializationSchema[Any] | KafkaRecordDeserializationSchema[Any], policy: ErrorPolicy
+) -> Callable[[DeadLetter], SourceRecords]:
+    """Return what reads the message of a dead letter again, as a source with this schema and policy would."""
+    maker = row_maker(schema, policy)
+
+    def read(letter: DeadLetter) -> SourceRecords:
+        message: Any = letter.raw
+        if maker.takes_records:
+            topic, _, partition = letter.split.rpartition("-")
+            message = ConsumerRecord(
+                topic,
+                int(partition),
+                letter.position,
+                letter.timestamp,
+                letter.key,
+                letter.raw,
+                letter.headers,
+            )
+        made = maker.make(letter.split, [message], [letter.timestamp], [letter.position])
+        side: list[tuple[str, Any]] = [(DEAD_LETTERS, each) for each in made.letters]
+        return SourceRecords(made.rows, made.timestamps, side=side or None, num_errors=made.num_errors)
+
+    return read
 
 
 def _maker(

@@ -1,0 +1,163 @@
+"""`replay-dead-letters` in processes of its own: each letter once, also when the run is killed and started again."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.embedded.programs import DEADLINE, Outcome
+from yarrow.common.typeinfo import Types
+from yarrow.datastream.connectors.dead_letters import RECORD_TYPED, DeadLetter
+from yarrow.runtime.data.serializers.serializers import serializer_for
+
+pytestmark = pytest.mark.cluster
+
+ROWS = 3_000
+
+#: Numbers that end with an argument fail at `parse`. The client is killed once, when letters have been committed.
+_JOB = """
+import os, signal, sys, threading
+from pathlib import Path
+from yarrow.common import Encoder, Types
+from yarrow.datastream import CheckpointListener, MapFunction, StreamExecutionEnvironment
+from yarrow.datastream.connectors import DeadLetter
+from yarrow.datastream.connectors.file_system import FileSink, RollingPolicy
+
+refused, out, mark = sys.argv[1], os.path.abspath(sys.argv[2]), os.path.abspath(sys.argv[3])
+
+
+class KillsClient(MapFunction, CheckpointListener):
+    def __init__(self, mark, pid):
+        self.mark, self.pid, self.complete = Path(mark), pid, False
+
+    def open(self, context):
+        self.pause = threading.Event()
+
+    def notify_checkpoint_complete(self, checkpoint_id):
+        self.complete = True
+
+    def map(self, value):
+        if not self.mark.exists():
+            if self.complete and any(Path(out).glob("letters/*/[!._]*")):
+                self.mark.touch()
+                os.kill(self.pid, signal.SIGKILL)
+                self.pause.wait()
+            self.pause.wait(0.0002)
+        return value
+
+
+def parse(number):
+    if str(number).endswith(refused):
+        raise ValueError(f"no {number}")
+    return number
+
+
+def files(name):
+    sink = FileSink.for_row_format(f"{out}/{name}", Encoder.simple_string_encoder())
+    return sink.with_rolling_policy(RollingPolicy.on_checkpoint_rolling_policy()).build()
+
+
+env = StreamExecutionEnvironment.get_execution_environment()
+env.set_parallelism(1).enable_checkpointing(50)
+numbers = env.from_sequence(1, ROWS).uid("numbers").map(lambda number: number, Types.LONG()).uid("same")
+parsed = numbers.map(parse, Types.LONG()).uid("parse").on_error("dead_letter", max_share=0.5)
+kept = parsed.map(KillsClient(mark, os.getpid()), Types.LONG()).uid("killing")
+sums = kept.key_by(lambda number: number % 2).reduce(lambda a, b: a + b).uid("sums").map(str, Types.STRING())
+sums.uid("texts").sink_to(files("sums")).uid("sums in files")
+kept.map(str, Types.STRING()).uid("rows").sink_to(files("rows")).uid("rows in files")
+letters = parsed.dead_letters().map(DeadLetter.to_json, Types.STRING()).uid("lines")
+letters.sink_to(files("letters")).uid("letters in files")
+env.execute("numbers")
+""".replace("ROWS", str(ROWS))
+
+
+def yarrow(folder: Path, *arguments: str) -> Outcome:
+    conf = folder / "conf"
+    conf.mkdir(exist_ok=True)
+    (conf / "config.yaml").write_text(f"execution.checkpointing.dir: {folder / 'checkpoints'}\n")
+    (folder / "job.py").write_text(_JOB)
+    done = subprocess.run(
+        [sys.executable, "-m", "yarrow.cli.main", *arguments],
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        env={**os.environ, "YARROW_CONF_DIR": str(conf)},
+        timeout=DEADLINE,
+    )
+    return Outcome(done.returncode, done.stdout, done.stderr)
+
+
+def lines_in(folder: Path) -> list[str]:
+    files = [path for path in folder.rglob("*") if path.is_file() and not path.name.startswith((".", "_"))]
+    return [line for path in files for line in path.read_text().splitlines()]
+
+
+def latest_checkpoint(folder: Path) -> str:
+    found = [path.parent for path in (folder / "checkpoints").rglob("_metadata")]
+    return str(max(found, key=lambda path: int(path.name.removeprefix("chk-"))))
+
+
+def letters_of(numbers: Iterable[int]) -> str:
+    serializer = serializer_for(Types.LONG())
+    made = (DeadLetter("", -1, serializer.dump_rows([each]), "no", operator="parse") for each in numbers)
+    full = (each._replace(encoding=RECORD_TYPED, record_type=str(Types.LONG())) for each in made)
+    return "".join(each.to_json() + "\n" for each in full)
+
+
+def test_a_replay_that_is_killed_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
+    (tmp_path / "letters").mkdir()
+    (tmp_path / "letters" / "first").write_text(letters_of(range(0, 1500)))
+    (tmp_path / "letters" / "second").write_text(letters_of(range(1500, ROWS)))
+    replay = ["letters", "job.py", "99", "out", "mark"]
+    killed = yarrow(tmp_path, "replay-dead-letters", "--rows-per-second", "1000", *replay)
+    assert killed.status == -signal.SIGKILL, killed.err
+    assert len(lines_in(tmp_path / "out" / "rows")) < ROWS
+    outcome = yarrow(tmp_path, "replay-dead-letters", "-s", latest_checkpoint(tmp_path), *replay)
+    # The numbers of the program's own source did not come: those that are there were in letters.
+    again = [number for number in range(ROWS) if str(number).endswith("99")]
+    assert outcome.status == 2, outcome.err
+    rest = [str(number) for number in range(ROWS) if number not in again]
+    assert Counter(lines_in(tmp_path / "out" / "rows")) == Counter(rest)
+    found = [DeadLetter.from_json(line) for line in lines_in(tmp_path / "out" / "letters")]
+    assert Counter(letter.error for letter in found) == Counter(f"ValueError: no {each}" for each in again)
+    total = f"Dead letters: {ROWS} replayed, {len(again)} refused again, 0 skipped"
+    assert outcome.out.splitlines()[-2:] == [
+        f"Dead letters of 'parse': {ROWS} replayed, {len(again)} refused again, 0 skipped",
+        total,
+    ]
+
+
+def test_letters_join_a_program_that_goes_on_from_a_savepoint(tmp_path: Path) -> None:
+    killed = yarrow(tmp_path, "run", "job.py", "7", "out", "mark")
+    assert killed.status == -signal.SIGKILL, killed.err
+    refused = lines_in(tmp_path / "out" / "letters")
+    assert refused
+    (tmp_path / "letters").write_text("".join(line + "\n" for line in refused))
+    checkpoint = latest_checkpoint(tmp_path)
+    replay = ["letters", "job.py", "none", "out", "mark"]
+    outcome = yarrow(tmp_path, "replay-dead-letters", "-s", checkpoint, *replay)
+    assert outcome.status == 0, outcome.err
+    # The checkpoint may have had letters in files that nobody saw before.
+    late = Counter(lines_in(tmp_path / "out" / "letters")) - Counter(refused)
+    unseen = {DeadLetter.from_json(line).error.removeprefix("ValueError: no ") for line in late}
+    numbers = {str(number) for number in range(1, ROWS + 1)} - unseen
+    assert Counter(lines_in(tmp_path / "out" / "rows")) == Counter(numbers)
+    sums = [int(line) for line in lines_in(tmp_path / "out" / "sums")]
+    for rest in (0, 1):
+        assert sum(int(each) for each in numbers if int(each) % 2 == rest) in sums
+    assert f"Dead letters: {len(refused)} replayed, 0 refused again, 0 skipped" in outcome.out
+
+
+def test_a_letter_without_its_operator_is_refused_before_anything_runs(tmp_path: Path) -> None:
+    (tmp_path / "letters").write_text(letters_of([1, 2]).replace('"parse"', '"gone"'))
+    outcome = yarrow(tmp_path, "replay-dead-letters", "letters", "job.py", "7", "out", "mark")
+    assert outcome.status == 1 and "has been submitted" not in outcome.out
+    assert "no operator for the dead letters of 'gone' (2)" in outcome.err
+    assert not (tmp_path / "out").exists()

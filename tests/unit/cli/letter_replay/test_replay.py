@@ -1,0 +1,159 @@
+"""What `replay-dead-letters` makes of a program, and what it refuses before anything runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from yarrow.cli.letter_replay.replay import LetterReplay, ReplaySettings
+from yarrow.client.errors import CommandError
+from yarrow.common.typeinfo import TypeInformation, Types
+from yarrow.datastream import CoMapFunction, DataStream, StreamExecutionEnvironment
+from yarrow.datastream.connectors.dead_letters import RECORD_PICKLED, RECORD_TYPED, DeadLetter
+from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.data.serializers.serializers import serializer_for
+from yarrow.runtime.graph.operator_ids import operator_ids
+from yarrow.runtime.graph.stream_graph import StreamGraph, StreamNode
+
+Build = Callable[[DataStream], Any]
+
+
+def letter(uid: str, row: Any = 1, declared: TypeInformation | None = None, **fields: Any) -> DeadLetter:
+    raw = serializer_for(declared).dump_rows([row])
+    encoding = RECORD_PICKLED if declared is None else RECORD_TYPED
+    text = "" if declared is None else str(declared)
+    return DeadLetter("", -1, raw, "no", operator=uid, encoding=encoding, record_type=text, **fields)
+
+
+def program(build: Build) -> StreamGraph:
+    env = StreamExecutionEnvironment.get_execution_environment()
+    env.set_parallelism(2)
+    build(env.from_sequence(1, 9).uid("numbers").map(lambda number: number, Types.LONG()).uid("same"))
+    return env.get_stream_graph()
+
+
+def parsed(numbers: DataStream) -> DataStream:
+    return numbers.map(lambda number: number, Types.LONG()).uid("parse").on_error("skip", max_share=0.1)
+
+
+def replayed(
+    tmp_path: Path, graph: StreamGraph, *letters: DeadLetter, uids: tuple[str, ...] = (), trusts: bool = False
+) -> StreamGraph:
+    (tmp_path / "letters").write_text("".join(each.to_json() + "\n" for each in letters))
+    config = Settings({}, "the test")
+    LetterReplay.of(str(tmp_path / "letters"), config, ReplaySettings(uids, trusts)).change(graph)
+    return graph
+
+
+class Both(CoMapFunction):  # type: ignore[type-arg]
+    def map1(self, value: int) -> int:
+        return value
+
+    def map2(self, value: str) -> int:
+        return len(value)
+
+
+def node(graph: StreamGraph, name: str) -> StreamNode:
+    return next(each for each in graph.nodes.values() if name in (each.uid, each.name))
+
+
+def test_letters_enter_as_the_rows_of_the_operator_do_and_ids_stay(tmp_path: Path) -> None:
+    def keyed(numbers: DataStream) -> None:
+        parsed(numbers.key_by(lambda number: number % 3, Types.LONG()))
+        numbers.map(str)
+
+    before = program(keyed)
+    graph = replayed(tmp_path, program(keyed), letter("parse", 5, Types.LONG()))
+    edges = node(graph, "dead letters of parse").out_edges
+    into = next(edge for edge in edges if edge.side_output is None)
+    target = node(graph, "parse")
+    assert into.target == target.id
+    assert into.partitioner == target.in_edges[0].partitioner and into.type_spec == Types.LONG().to_spec()
+    ids, known = operator_ids(graph), operator_ids(before)
+    silent = {each.id for each in before.sources()}
+    assert {ids[each] for each in known if each not in silent} == {
+        known[each] for each in known if each not in silent
+    }
+    # The source reads nothing, and its state is another one's.
+    assert all(ids[each] != known[each] for each in silent)
+    # What is left out is counted, without a bound.
+    assert target.errors.policy.value == "dead_letter" and not target.errors.is_bounded
+
+
+def test_letters_of_a_second_input_go_there(tmp_path: Path) -> None:
+    def build(numbers: DataStream) -> None:
+        texts = numbers.map(str, Types.STRING())
+        numbers.connect(texts).map(Both(), Types.LONG()).uid("both").on_error("dead_letter")
+
+    graph = replayed(tmp_path, program(build), letter("both", "a", Types.STRING(), input=1))
+    edge = node(graph, "dead letters of both, input 1").out_edges[0]
+    assert edge.target == node(graph, "both").id and edge.target_input == 1
+
+
+@pytest.mark.parametrize(
+    ("letters", "uids", "words"),
+    [
+        (
+            [
+                letter("gone", 1, Types.LONG()),
+                letter("gone", 2, Types.LONG()),
+                letter("parse", 3, Types.LONG()),
+            ],
+            (),
+            r"no operator for the dead letters of 'gone' \(2\)",
+        ),
+        ([letter("parse", 1, Types.LONG())], ("sum",), r"no dead letter of 'sum'.*of 'parse' \(1\)"),
+        (
+            [letter("parse", "a", Types.STRING())],
+            (),
+            "1 dead letters of 'parse' cannot be replayed: they hold rows of the type String.*takes Long rows",
+        ),
+        ([letter("parse", "a")], (), "they hold pickles.*--trust-pickles.*letters, line 1"),
+        (
+            [letter("parse", 1, Types.LONG())._replace(raw=b"\x01")],
+            (),
+            "its record cannot be read as Long.*line 1",
+        ),
+        ([letter("parse", 1, Types.LONG(), input=1)], (), "has no input 1"),
+        ([DeadLetter("f", 1, b"1", "no", operator="parse")], (), "they come from a source"),
+        (
+            [DeadLetter("f", 1, b"1", "no", operator="numbers")],
+            (),
+            "'Source: .*' cannot read the 1 dead letters",
+        ),
+    ],
+)
+def test_letters_that_no_operator_can_take_are_refused(
+    tmp_path: Path, letters: list[DeadLetter], uids: tuple[str, ...], words: str
+) -> None:
+    with pytest.raises(CommandError, match=words):
+        replayed(tmp_path, program(parsed), *letters, uids=uids)
+
+
+def test_letters_of_other_uids_are_left_out(tmp_path: Path) -> None:
+    letters = [letter("gone", 1, Types.LONG()), letter("parse", 2, Types.LONG())]
+    graph = replayed(tmp_path, program(parsed), *letters, uids=("parse",))
+    assert node(graph, "dead letters of parse")
+
+
+def test_pickles_are_taken_by_those_who_trust_them(tmp_path: Path) -> None:
+    assert node(replayed(tmp_path, program(parsed), letter("parse", 5), trusts=True), "dead letters of parse")
+
+
+def test_files_without_letters_are_refused(tmp_path: Path) -> None:
+    config = Settings({}, "the test")
+    for name, content, words in (
+        ("gone", None, "no such file or folder"),
+        (".hidden", "", "names that begin with"),
+        ("empty", "\n", "hold no dead letter"),
+        ("other", '{"a": 1}\n', "other/x, line 1: the line is no dead letter"),
+    ):
+        folder = tmp_path / name.strip(".")
+        if content is not None:
+            folder.mkdir()
+            (folder / (".x" if name.startswith(".") else "x")).write_text(content)
+        with pytest.raises(CommandError, match=words):
+            LetterReplay.of(str(folder), config)

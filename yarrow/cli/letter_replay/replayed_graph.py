@@ -1,0 +1,162 @@
+"""The StreamGraph of a replay: letters enter in front of their operators, and the program's own sources may be silent.
+
+Owner: the main thread. Ids of operators stay those of the program, so that its savepoints fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import cloudpickle
+
+from yarrow.cli.letter_replay.target_checks import FoundTarget
+from yarrow.common.values.error_handling import ErrorHandling, ErrorPolicy
+from yarrow.common.values.rate_limit import RateLimit
+from yarrow.datastream.connectors.base import Source
+from yarrow.datastream.connectors.dead_letters import DEAD_LETTERS
+from yarrow.datastream.connectors.letter_replay.letter_counts import LetterCounts
+from yarrow.datastream.connectors.letter_replay.letters_source import REPLAYED_LETTERS, LettersSource
+from yarrow.datastream.connectors.letter_replay.silent_source import SilentSource
+from yarrow.runtime.common.ids import OperatorID
+from yarrow.runtime.graph.job_graph import ResultPartitionType
+from yarrow.runtime.graph.operator_ids import operator_id_of_uid, operator_ids
+from yarrow.runtime.graph.operator_spec import (
+    PartitionerKind,
+    PartitionerSpec,
+    RowFunctionOperator,
+    RowShape,
+    SourceOperator,
+    StreamKind,
+)
+from yarrow.runtime.graph.stream_graph import DEFAULT_SLOT_SHARING_GROUP, StreamEdge, StreamGraph, StreamNode
+from yarrow.runtime.graph.transformations import ChainingStrategy
+
+_COUNTS_UID = "counts of replayed dead letters"
+
+
+def operators_by_uid(graph: StreamGraph) -> Mapping[str, StreamNode]:
+    """Return the operators, as letters name them: by uid, or by id where the program gives no uid.
+
+    From then on each operator keeps its id, whatever is added to the graph.
+    """
+    ids = operator_ids(graph)
+    for node in graph.nodes.values():
+        if node.uid is None:
+            node.uid_hash = ids[node.id]
+    return {node.uid or ids[node.id]: node for node in graph.nodes.values()}
+
+
+def silent_ids(graph: StreamGraph) -> Mapping[int, OperatorID]:
+    """Return the id of the silent source that may stand for each source of the program."""
+    ids = operator_ids(graph)
+    return {node.id: operator_id_of_uid(f"silent source {ids[node.id]}") for node in graph.sources()}
+
+
+def silence(graph: StreamGraph, ids: Mapping[int, OperatorID]) -> None:
+    """Let the program's sources read nothing, and its operators leave out any number of records.
+
+    Each record of such a run is one that has failed before. So bounds on their number would say nothing.
+    """
+    for node in graph.nodes.values():
+        if node.id in ids:
+            node.spec = SourceOperator(source=cloudpickle.dumps(SilentSource()), bounded=True)
+            node.uid, node.uid_hash = None, ids[node.id]
+        node.errors = ErrorHandling(node.errors.policy)
+
+
+def feed(
+    graph: StreamGraph, targets: Iterable[FoundTarget], lines: Source[Any, Any], limit: RateLimit
+) -> None:
+    """Add a source of letters for each target, and what counts letters. `limit`: of each of these sources."""
+    program = list(graph.nodes.values())
+    sources = [_add_source(graph, target, lines, limit) for target in targets]
+    counts = _counts(_next_id(graph))
+    graph.nodes[counts.id] = counts
+    for node in sources:
+        graph.add_edge(_edge(node, counts, None, REPLAYED_LETTERS))
+    for node in program:
+        if node.errors.policy is ErrorPolicy.SKIP:
+            node.errors = node.errors._replace(policy=ErrorPolicy.DEAD_LETTER)
+        if node.errors.policy is ErrorPolicy.DEAD_LETTER:
+            graph.add_edge(_edge(node, counts, None, DEAD_LETTERS))
+
+
+def _next_id(graph: StreamGraph) -> int:
+    return max(graph.nodes) + 1
+
+
+def _add_source(
+    graph: StreamGraph, found: FoundTarget, lines: Source[Any, Any], limit: RateLimit
+) -> StreamNode:
+    node, target = found.node, found.target
+    input_name = f", input {target.input}" if target.input else ""
+    name = f"dead letters of {target.uid}{input_name}"
+    strategy = node.spec.watermark_strategy if isinstance(node.spec, SourceOperator) else None
+    made = StreamNode(
+        id=_next_id(graph),
+        name=f"Source: {name}",
+        spec=SourceOperator(
+            source=cloudpickle.dumps(LettersSource(lines, target)),
+            watermark_strategy=strategy,
+            bounded=True,
+            declared_replay=lines.replay,
+            limit=limit,
+        ),
+        parallelism=1,
+        max_parallelism=None,
+        slot_sharing_group=node.slot_sharing_group,
+        buffer_timeout_ms=node.buffer_timeout_ms,
+        chaining=ChainingStrategy.ALWAYS,
+        uid=name,
+        blocking=lines.blocking,
+        output_type=node.output_type if target.source is not None else target.type_spec,
+        output_kind=node.output_kind if target.source is not None else StreamKind.ROW,
+    )
+    graph.nodes[made.id] = made
+    if target.source is None:
+        graph.add_edge(_edge(made, node, found.in_edges))
+    else:
+        for edge in list(node.out_edges):
+            graph.add_edge(_edge(made, graph.nodes[edge.target], [edge], edge.side_output))
+    return made
+
+
+def _counts(node_id: int) -> StreamNode:
+    return StreamNode(
+        id=node_id,
+        name=_COUNTS_UID,
+        spec=RowFunctionOperator(shape=RowShape.FILTER, function=cloudpickle.dumps(LetterCounts())),
+        parallelism=1,
+        max_parallelism=None,
+        slot_sharing_group=DEFAULT_SLOT_SHARING_GROUP,
+        buffer_timeout_ms=100,
+        chaining=ChainingStrategy.NEVER,
+        uid=_COUNTS_UID,
+    )
+
+
+def _edge(
+    source: StreamNode,
+    target: StreamNode,
+    like: Iterable[StreamEdge] | None,
+    side_output: str | None = None,
+) -> StreamEdge:
+    """An edge that distributes rows as the edges `like` do; a forwarding one may have to change the parallelism."""
+    edges = list(like or ())
+    chosen = next((each for each in edges if each.partitioner.kind is not PartitionerKind.FORWARD), None)
+    if chosen is None:
+        same = source.parallelism == target.parallelism
+        partitioner = PartitionerSpec(kind=PartitionerKind.FORWARD if same else PartitionerKind.REBALANCE)
+    else:
+        partitioner = chosen.partitioner
+    return StreamEdge(
+        source=source.id,
+        target=target.id,
+        target_input=edges[0].target_input if edges else 0,
+        partitioner=partitioner,
+        result_type=ResultPartitionType.PIPELINED,
+        stream_kind=edges[0].stream_kind if edges else StreamKind.ROW,
+        type_spec=edges[0].type_spec if edges else None,
+        side_output=side_output,
+    )

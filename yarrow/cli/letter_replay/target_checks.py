@@ -1,0 +1,134 @@
+"""Finds the operators that letters go to, and refuses letters that an operator cannot take, before anything runs.
+
+Owner: the main thread; changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import cloudpickle
+
+from yarrow.cli.letter_replay.letter_input import ChosenLetters, PlacedLetter, named
+from yarrow.client.errors import CommandError
+from yarrow.datastream.connectors.base import Source
+from yarrow.datastream.connectors.dead_letters import (
+    RECORD_BYTES,
+    RECORD_SHOWN,
+    RECORD_TYPED,
+)
+from yarrow.datastream.connectors.letter_replay.letter_rows import (
+    LetterNotReadError,
+    ReadLetter,
+    holds_pickle,
+    type_text,
+)
+from yarrow.datastream.connectors.letter_replay.letters_source import LetterTarget
+from yarrow.runtime.graph.operator_spec import SourceOperator, StreamKind
+from yarrow.runtime.graph.stream_graph import StreamEdge, StreamNode
+
+
+class FoundTarget(NamedTuple):
+    """An operator of the program, and the letters that it gets."""
+
+    node: StreamNode
+    target: LetterTarget
+
+    @property
+    def in_edges(self) -> Sequence[StreamEdge]:
+        """The edges over which the operator gets its own rows of this input; a source has none."""
+        return [edge for edge in self.node.in_edges if edge.target_input == self.target.input]
+
+
+def found_targets(
+    letters: ChosenLetters, operators: Mapping[str, StreamNode], *, trusts_pickles: bool
+) -> Sequence[FoundTarget]:
+    """Return the operator of each uid and input. Raises CommandError for letters that no operator can take."""
+    missing = {uid: number for uid, number in letters.of_uids.items() if uid not in operators}
+    if missing:
+        raise CommandError(
+            f"The program has no operator for the dead letters of {named(missing)}. Give the repaired operator this"
+            " uid, or choose letters by --uid."
+        )
+    found = [
+        _found(operators[uid], uid, index, number, trusts_pickles)
+        for (uid, index), number in letters.numbers.items()
+    ]
+    _check_each(letters, {(each.target.uid, each.target.input): each for each in found})
+    return found
+
+
+def _found(node: StreamNode, uid: str, index: int, number: int, trusts_pickles: bool) -> FoundTarget:
+    if node.spec.is_source:
+        return FoundTarget(node, LetterTarget(uid, index, source=_source_of(node, uid, number)))
+    target = FoundTarget(node, LetterTarget(uid, index, trusts_pickles=trusts_pickles))
+    if not target.in_edges:
+        raise CommandError(
+            f"Operator {node.name!r} has no input {index}, for which there are {number} dead letters of {uid!r}."
+        )
+    edge = target.in_edges[0]
+    if edge.stream_kind is StreamKind.COLUMNAR:
+        raise CommandError(
+            f"Operator {node.name!r} takes columns, and the {number} dead letters of {uid!r} hold rows. Give the uid to"
+            " an operator of rows."
+        )
+    return target._replace(target=target.target._replace(type_spec=edge.type_spec))
+
+
+def _source_of(node: StreamNode, uid: str, number: int) -> bytes:
+    spec = node.spec
+    if isinstance(spec, SourceOperator):
+        source: Source[object, object] = cloudpickle.loads(spec.source)  # type: ignore[type-var]
+        if source.letter_reader() is not None:
+            return spec.source
+    raise CommandError(
+        f"{node.name!r} cannot read the {number} dead letters of {uid!r} again: only sources of single records (text,"
+        " CSV, JSON lines, Kafka) can."
+    )
+
+
+def _check_each(letters: ChosenLetters, targets: Mapping[tuple[str, int], FoundTarget]) -> None:
+    """Read each row of a letter once, so that a letter of another type is refused before the job begins."""
+    readers: dict[tuple[str, int], ReadLetter] = {}
+    problems: Counter[tuple[str, str]] = Counter()
+    first: dict[tuple[str, str], str] = {}
+    for found in letters.each():
+        key = found.letter.operator, found.letter.input
+        target = targets[key].target
+        if target.source is None and key not in readers:
+            readers[key] = target.reader()
+        problem = _problem(found, target, readers.get(key))
+        if problem is not None:
+            problems[target.uid, problem] += 1
+            first.setdefault((target.uid, problem), found.place)
+    for (uid, problem), number in problems.items():
+        raise CommandError(
+            f"{number} dead letters of {uid!r} cannot be replayed: {problem} The first one is {first[uid, problem]}."
+        )
+
+
+def _problem(found: PlacedLetter, target: LetterTarget, read: ReadLetter | None) -> str | None:
+    letter = found.letter
+    if (letter.encoding == RECORD_BYTES) is not (target.source is not None):
+        kind = "a source" if letter.encoding == RECORD_BYTES else "a function or a sink"
+        return f"they come from {kind}, and the operator of this uid is none."
+    if read is None or letter.encoding == RECORD_SHOWN:
+        return None
+    now = type_text(target.type_spec)
+    if letter.encoding == RECORD_TYPED and letter.record_type and letter.record_type != now:
+        return (
+            f"they hold rows of the type {letter.record_type}, and the repaired operator takes {now or 'undeclared'}"
+            " rows. Keep the type of its input."
+        )
+    if holds_pickle(letter, target.type_spec) and not target.trusts_pickles:
+        return (
+            "they hold pickles, and whoever can write there could run code by them. Declare the type of the operator's"
+            " input, or say --trust-pickles."
+        )
+    try:
+        read(letter)
+    except LetterNotReadError as error:
+        return f"{error}."
+    return None
