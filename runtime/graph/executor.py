@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from importlib import import_module
 from types import MappingProxyType
-from typing import Any, Protocol, cast, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
 import msgspec
 
@@ -24,6 +24,9 @@ from yarrow.common.job_id import JobID
 from yarrow.common.job_status import JobStatus
 from yarrow.runtime.common.errors import InvalidProgramError, UnsupportedFeatureError
 from yarrow.runtime.graph.job_graph import JobGraph
+
+if TYPE_CHECKING:
+    from yarrow.runtime.graph.stream_graph import StreamGraph
 
 #: The group of entry points; a name in it is a value of `execution.target`.
 ENTRY_POINT_GROUP = "yarrow.executors"
@@ -207,6 +210,7 @@ class _ProcessDefaults:
 
     executor: PipelineExecutor | None = None
     configuration: Mapping[str, str] | None = None
+    change: GraphChange | None = None
 
 
 def use_for_this_process(executor: PipelineExecutor, configuration: Mapping[str, str]) -> None:
@@ -244,6 +248,21 @@ def configuration_in_place(configuration: Mapping[str, str]) -> Iterator[None]:
         yield
     finally:
         _base_configuration.reset(token)
+
+
+#: Changes a StreamGraph in place, before claims and ids of operators are settled. It may refuse the program by raising.
+GraphChange = Callable[["StreamGraph"], None]
+
+
+def change_graphs_of_this_process(change: GraphChange) -> None:
+    """Let `change` change each StreamGraph that this process makes from now on: a command runs a program otherwise."""
+    _ProcessDefaults.change = change
+
+
+def changed_as_wanted(graph: StreamGraph) -> None:
+    """Change the graph if the process was told to. Raises what the change raises."""
+    if _ProcessDefaults.change is not None:
+        _ProcessDefaults.change(graph)
 
 
 def executor_for(target: str) -> PipelineExecutor:

@@ -80,6 +80,13 @@ class ColumnScan(msgspec.Struct, frozen=True):
     size: int = 0
 
 
+class SourceReading(msgspec.Struct, frozen=True):
+    """How an operator reads: its pickled `Source` and WatermarkStrategy."""
+
+    source: bytes
+    watermark_strategy: bytes | None
+
+
 class IterationRole(StrEnum):
     """What an operator is to an iteration, besides a part of its body."""
 
@@ -204,6 +211,11 @@ class OperatorSpec(msgspec.Struct, frozen=True, kw_only=True, tag_field="operato
         return None
 
     @property
+    def reads_by(self) -> SourceReading | None:
+        """The Source by which the operator reads; None = it is no source, or one of another kind."""
+        return None
+
+    @property
     def emitted_schema(self) -> bytes | None:
         """The enforced Arrow schema (IPC bytes) of all emitted batches; None = it enforces none, or emits rows."""
         return None
@@ -317,6 +329,10 @@ class SourceOperator(LimitedOperator, frozen=True, kw_only=True, tag="source"):
     @property
     def replay(self) -> Replay:
         return self.declared_replay
+
+    @property
+    def reads_by(self) -> SourceReading:
+        return SourceReading(self.source, self.watermark_strategy)
 
     @property
     def is_bounded(self) -> bool:

@@ -42,8 +42,7 @@ from yarrow.runtime.config.validation import validate
 from yarrow.runtime.config.values.errors import ConfigError
 from yarrow.runtime.graph.batch.batch_rules import in_mode
 from yarrow.runtime.graph.batch.blocking_exchange import refuse_endless_results
-from yarrow.runtime.graph.executor import executor_for, only_plans, with_history
-from yarrow.runtime.graph.graph_change import changed_as_wanted
+from yarrow.runtime.graph.executor import changed_as_wanted, executor_for, only_plans, with_history
 from yarrow.runtime.graph.job_graph import JobGraph, ResultPartitionType, UserCode
 from yarrow.runtime.graph.job_graph_generator import generate_job_graph
 from yarrow.runtime.graph.operator_spec import ColumnScan, SourceFunctionOperator, SourceOperator, StreamKind

@@ -18,8 +18,12 @@ from yarrow.datastream.connectors.letter_replay.letter_counts import REFUSED, RE
 from yarrow.runtime.common.ids import OperatorID
 from yarrow.runtime.config.options import execution
 from yarrow.runtime.config.settings import Settings
-from yarrow.runtime.graph.executor import DetachedJobClient, LocalFile, PipelineExecutor
-from yarrow.runtime.graph.graph_change import change_graphs_of_this_process
+from yarrow.runtime.graph.executor import (
+    DetachedJobClient,
+    LocalFile,
+    PipelineExecutor,
+    change_graphs_of_this_process,
+)
 from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.graph.states import JobType
 from yarrow.runtime.graph.stream_graph import StreamGraph

@@ -92,13 +92,13 @@ def _add_source(
     node, target = found.node, found.target
     input_name = f", input {target.input}" if target.input else ""
     name = f"dead letters of {target.uid}{input_name}"
-    strategy = node.spec.watermark_strategy if isinstance(node.spec, SourceOperator) else None
+    reading = node.spec.reads_by
     made = StreamNode(
         id=_next_id(graph),
         name=f"Source: {name}",
         spec=SourceOperator(
             source=cloudpickle.dumps(LettersSource(lines, target)),
-            watermark_strategy=strategy,
+            watermark_strategy=None if reading is None else reading.watermark_strategy,
             bounded=True,
             declared_replay=lines.replay,
             limit=limit,

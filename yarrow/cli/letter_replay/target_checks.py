@@ -26,7 +26,7 @@ from yarrow.datastream.connectors.letter_replay.letter_rows import (
     type_text,
 )
 from yarrow.datastream.connectors.letter_replay.letters_source import LetterTarget
-from yarrow.runtime.graph.operator_spec import SourceOperator, StreamKind
+from yarrow.runtime.graph.operator_spec import StreamKind
 from yarrow.runtime.graph.stream_graph import StreamEdge, StreamNode
 
 
@@ -78,11 +78,11 @@ def _found(node: StreamNode, uid: str, index: int, number: int, trusts_pickles: 
 
 
 def _source_of(node: StreamNode, uid: str, number: int) -> bytes:
-    spec = node.spec
-    if isinstance(spec, SourceOperator):
-        source: Source[object, object] = cloudpickle.loads(spec.source)  # type: ignore[type-var]
+    reading = node.spec.reads_by
+    if reading is not None:
+        source: Source[object, object] = cloudpickle.loads(reading.source)  # type: ignore[type-var]
         if source.letter_reader() is not None:
-            return spec.source
+            return reading.source
     raise CommandError(
         f"{node.name!r} cannot read the {number} dead letters of {uid!r} again: only sources of single records (text,"
         " CSV, JSON lines, Kafka) can."

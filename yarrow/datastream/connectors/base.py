@@ -309,8 +309,8 @@ class Source(ABC, Generic[T, SplitT]):
     def letter_reader(self) -> Callable[[DeadLetter], SourceRecords] | None:
         """Return what reads the raw bytes of a dead letter of this source again; None = nothing can.
 
-        The result has the rows of one letter. A record that cannot be read again fails the call, or is a dead letter in
-        `side` with the position of the former one, as the source treats errors.
+        The result has the rows of one letter. A record that cannot be read again fails the call, or becomes a dead
+        letter in `side`, as the source treats errors. That letter has the position of the former one.
         """
         return None
 

@@ -107,11 +107,10 @@ class CsvReaderFormat(StreamFormat[Row]):
 
     def create_reader(self, split: FileSourceSplit) -> BlockReader:
         """A reader of rows or columns."""
+        parser = self._parser(split.path)
         quote = (self._schema.quote_char or "").encode() if self._multiline else None
         size = ROW_BLOCK if self._arrow_schema is None else COLUMN_BLOCK
-        return BlockReader(
-            split, LineBlocks(split, size, quote), self._parser(split.path), self.errors.policy
-        )
+        return BlockReader(split, LineBlocks(split, size, quote), parser, self.errors.policy)
 
     def record_parser(self, path: str) -> RecordParser:
         """A parser of one record; a header is read from the file."""
