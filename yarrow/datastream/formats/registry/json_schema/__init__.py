@@ -1,8 +1,9 @@
-"""JSON messages whose writers' schemas, of JSON Schema, are in a registry.
+"""JSON messages whose schemas, of JSON Schema, are in a registry.
 
 Owner: none. Importing it loads no client library.
 """
 
 from yarrow.datastream.formats.registry.json_schema.reading import ConfluentRegistryJsonDeserializationSchema
+from yarrow.datastream.formats.registry.json_schema.writing import ConfluentRegistryJsonSerializationSchema
 
-__all__ = ["ConfluentRegistryJsonDeserializationSchema"]
+__all__ = ["ConfluentRegistryJsonDeserializationSchema", "ConfluentRegistryJsonSerializationSchema"]

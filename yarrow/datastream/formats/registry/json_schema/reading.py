@@ -19,12 +19,8 @@ from yarrow.datastream.formats.registry.chosen_schema import ReaderChoice, regis
 from yarrow.datastream.formats.registry.evolution import SchemaEvolution, evolution_of, evolution_of_rows
 from yarrow.datastream.formats.registry.json_schema.document import JsonDocument, json_schema_library
 from yarrow.datastream.formats.registry.json_schema.messages import JsonMessages
-from yarrow.datastream.formats.registry.json_schema.shapes import (
-    JsonShape,
-    row_type_of_shape,
-    shape_of_document,
-    shape_of_type,
-)
+from yarrow.datastream.formats.registry.json_schema.row_schemas import row_type_of_shape
+from yarrow.datastream.formats.registry.json_schema.shapes import JsonShape, shape_of_document, shape_of_type
 from yarrow.datastream.formats.registry.json_schema.values import dict_reader
 from yarrow.datastream.formats.registry.registered_schema import JSON
 from yarrow.datastream.formats.registry.settings import RegistrySettings

@@ -17,7 +17,6 @@ from yarrow.common.typeinfo import (
     RowTypeInfo,
     TupleTypeInfo,
     TypeInformation,
-    Types,
 )
 from yarrow.datastream.formats.registry.json_schema.document import JsonDocument
 from yarrow.runtime.common.errors import InvalidProgramError
@@ -202,51 +201,3 @@ def _kinds_of_type(declared: TypeInformation) -> frozenset[str]:
         if declared.python_type is not str:
             return frozenset({"integer", "number", "string"})
     return frozenset({"string"})
-
-
-def row_type_of_shape(shape: JsonShape) -> RowTypeInfo:
-    """Return the Row type of a schema of objects.
-
-    Raises InvalidProgramError, which names the field, for a schema that no Row type tells.
-    """
-    declared = _type_of(shape, "", ())
-    if not isinstance(declared, RowTypeInfo):
-        raise InvalidProgramError(f"a JSON Schema of objects with properties is expected, not of {declared}")
-    return declared
-
-
-def _type_of(shape: JsonShape, path: str, above: tuple[JsonShape, ...]) -> TypeInformation:
-    kinds = shape.kinds - _NULL
-    if shape in above:
-        raise _no_type(path, "it contains itself")
-    if kinds == {"object"}:
-        if shape.properties:
-            inner = (*above, shape)
-            return Types.ROW_NAMED(
-                list(shape.properties),
-                [
-                    _type_of(part, f"{path}.{name}" if path else name, inner)
-                    for name, part in shape.properties.items()
-                ],
-            )
-        if shape.rest is None:
-            raise _no_type(path, "its objects have no named properties")
-        return Types.MAP(Types.STRING(), _type_of(shape.rest, path, (*above, shape)))
-    if kinds == {"array"}:
-        if shape.items is None:
-            raise _no_type(path, "its arrays have elements of any kind")
-        return Types.LIST(_type_of(shape.items, path, (*above, shape)))
-    single = {"boolean": Types.BOOLEAN, "integer": Types.LONG, "number": Types.DOUBLE, "string": Types.STRING}
-    if kinds in ({"integer", "number"}, {"number"}):
-        return Types.DOUBLE()
-    if len(kinds) != 1:
-        raise _no_type(path, f"it allows {shape.shown()}")
-    (kind,) = kinds
-    return single[kind]()
-
-
-def _no_type(path: str, why: str) -> InvalidProgramError:
-    place = f"field {path!r} of a JSON Schema" if path else "a JSON Schema"
-    return InvalidProgramError(
-        f"{place} has no type of rows: {why}; give a Row type instead of the schema, or take for_generic"
-    )

@@ -1,8 +1,8 @@
 """Protobuf's rules for two messages: why the reader's cannot read the writer's, and which fields only the writer has.
 
 Owner: any thread; pure. Fields are the same if their numbers are. Source of the rules: "Updating A Message Type" of
-Protobuf's documentation. The two do not fit where the library would cut a number, or keep one of several values. They do
-not fit either where it would take a type with other bytes as an unknown field. Must not read messages.
+Protobuf's documentation. The two do not fit where the library would cut a number, or keep one of several values. They
+do not fit either where it would take a type with other bytes as an unknown field. Must not read messages.
 """
 
 from __future__ import annotations

@@ -11,11 +11,8 @@ from hypothesis import strategies as st
 
 from yarrow.common.typeinfo import Types
 from yarrow.datastream.formats.registry.json_schema.document import JsonDocument
-from yarrow.datastream.formats.registry.json_schema.shapes import (
-    JsonShape,
-    row_type_of_shape,
-    shape_of_document,
-)
+from yarrow.datastream.formats.registry.json_schema.row_schemas import row_type_of_shape
+from yarrow.datastream.formats.registry.json_schema.shapes import JsonShape, shape_of_document
 from yarrow.datastream.formats.registry.json_schema.values import dict_reader
 from yarrow.runtime.common.errors import InvalidProgramError
 
