@@ -27,10 +27,10 @@ from yarrow.testing.transactional_files import CommittedFiles, FileTransaction, 
 
 pytestmark = pytest.mark.fault
 
-#: Kinds of plans of files: one of them kills the master, others restore savepoints, or have two jobs.
-FILE_PLANS = (21, 24, 25)
-#: Plans of transactions: killed in the commit, once and twice.
-TRANSACTION_PLANS = (4, 5)
+#: Kinds of plans of files: one of them kills the master, the other restores a savepoint.
+FILE_PLANS = (24, 28)
+#: A plan of transactions: killed twice in the commit.
+TRANSACTION_PLANS = (5,)
 
 
 @pytest.fixture(scope="module")
@@ -152,6 +152,11 @@ def killed_at(point: str, kind: PlanKind, times: int = 1) -> ConnectorPlan:
     return ConnectorPlan(0, kind, FaultPlan(0, point, FaultAction.KILL, times=times))
 
 
+def cut_off_at(point: str, kind: PlanKind) -> ConnectorPlan:
+    """The worker goes on when its successor has gone on."""
+    return ConnectorPlan(0, kind, FaultPlan(0, point, FaultAction.HOLD, seconds=300.0), late=True)
+
+
 SWITCHED_OFF = [
     (CommitsInPrepare, killed_at("sink.after-prepare", PlanKind.PREPARE), "too often"),
     (CommitsInPrepare, killed_at("checkpoint.before-acknowledge", PlanKind.ACKNOWLEDGEMENT), "too often"),
@@ -171,6 +176,8 @@ SWITCHED_OFF = [
         ),
         "too often",
     ),
+    # What a TaskExecutor commits that nobody counts on any more, its successor has committed already.
+    (ShowsRowsInEachCommit, cut_off_at("sink.before-commit", PlanKind.TASK_EXECUTOR_CUT_OFF), "too often"),
 ]
 
 

@@ -39,14 +39,14 @@ def check(
         check_connector(topics, plan, cluster, folder)
 
 
-@pytest.mark.parametrize("number", range(15))
+@pytest.mark.parametrize("number", range(17))
 def test_exactly_once(
     number: int, kafka: KafkaCluster, new_topic: NewTopic, cluster: MiniCluster, tmp_path: Path
 ) -> None:
     check(DeliveryGuarantee.EXACTLY_ONCE, number, kafka, new_topic, cluster, tmp_path)
 
 
-@pytest.mark.parametrize("number", (2, 6, 7))
+@pytest.mark.parametrize("number", (2, 9))
 def test_at_least_once(
     number: int, kafka: KafkaCluster, new_topic: NewTopic, cluster: MiniCluster, tmp_path: Path
 ) -> None:

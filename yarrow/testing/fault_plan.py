@@ -30,6 +30,9 @@ FACTORY = "yarrow.testing.fault_plan:planner_from_arguments"
 #: Longer than the checkpoint timeout of fault tests.
 STALL_SECONDS = 1.5
 
+#: Between two looks whether a held process may go on.
+_LOOK_SECONDS = 0.02
+
 #: Points that a job's own function stands at, see `tests.support.fault_jobs`.
 RECORD_POINT = "user.record"
 
@@ -45,6 +48,8 @@ class FaultAction(enum.Enum):
     RAISE = "raise"
     #: The thread stands still for `seconds`.
     STALL = "stall"
+    #: The thread stands still until the test calls `let_go`, or for `seconds`.
+    HOLD = "hold"
     #: Of a message (`rpc.<method>`): it never arrives; its answer does not; it comes late; it comes twice.
     DROP_REQUEST = "drop the request"
     DROP_REPLY = "drop the reply"
@@ -131,6 +136,8 @@ class FileFaultPlanner:
         self._prelude = Path(folder, "prelude")
         self._armed = Path(folder, "armed")
         self._fired = Path(folder, "fired")
+        self._let_go = Path(folder, "let-go")
+        self._gone_on = Path(folder, "gone-on")
         #: One for each time before the last.
         self._earlier = [Path(folder, f"fired-{number}") for number in range(1, plan.times)]
         self._is_armed = False
@@ -189,6 +196,30 @@ class FileFaultPlanner:
                 raise InjectedFaultError(f"injected at {self.plan.point} ({detail})")
             case FaultAction.STALL:
                 threading.Event().wait(self.plan.seconds)
+            case FaultAction.HOLD:
+                self._hold()
+
+    @property
+    def has_gone_on(self) -> bool:
+        """True when a process has gone on that HOLD had stopped."""
+        return self._gone_on.exists()
+
+    @property
+    def pid(self) -> int:
+        """The process in which the fault happened last."""
+        return int(json.loads(self._fired.read_text())["pid"])
+
+    def let_go(self) -> None:
+        """Lets a process go on that HOLD has stopped."""
+        self._let_go.touch()
+
+    def _hold(self) -> None:
+        pause, looks = threading.Event(), int(self.plan.seconds / _LOOK_SECONDS)
+        for _ in range(looks):
+            if self._let_go.exists():
+                break
+            pause.wait(_LOOK_SECONDS)
+        self._gone_on.touch()
 
 
 class ArmedByHand(FileFaultPlanner):

@@ -6,12 +6,14 @@ Owner: the test's thread; blocks. Must not know what a plan does.
 from __future__ import annotations
 
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 import psutil
 
+from yarrow.common.job_client import JobClient
 from yarrow.common.typeinfo import Types
 from yarrow.common.watermark_strategy import WatermarkStrategy
 from yarrow.embedded.loop_thread import LoopThread
@@ -79,29 +81,20 @@ def graph_of(
     return env.get_job_graph(type(connector).__name__)
 
 
-class ConnectorJob:
-    """A job under way on a MiniCluster."""
+class ConnectorJob(ABC):
+    """A job under way."""
 
-    def __init__(self, cluster: MiniCluster, graph: JobGraph) -> None:
-        self._cluster = cluster
-        self._client = cluster.submit(graph)
-        self._id = JobID(str(self._client.get_job_id()))
-        self._dispatcher = cluster.cluster.dispatcher
+    def __init__(self, client: JobClient) -> None:
+        self._client = client
 
+    @abstractmethod
     def completed(self) -> int:
-        """Number of completed checkpoints."""
-        asked = self._dispatcher.request_checkpoint_statistics(self._id)
-        return LoopThread.shared().call(asked).counts.completed
+        """A number that grows with each completed checkpoint."""
 
     def until_completed(self, more: int = 2) -> None:
         """Waits for checkpoints that begin after this call."""
         wanted = self.completed() + more
         wait_until(lambda: self.completed() >= wanted, f"{more} more checkpoints", [self])
-
-    def rescale(self, parallelism: int) -> None:
-        """Returns when all vertices run at this parallelism."""
-        request = RescaleRequest(every=parallelism)
-        LoopThread.shared().call(self._dispatcher.rescale_job(self._id, request))
 
     def savepoint(self, folder: Path) -> str:
         """The path of a new savepoint; the job goes on."""
@@ -112,18 +105,6 @@ class ConnectorJob:
         path = self._client.stop_with_savepoint(drain, str(folder)).result(DEADLINE)
         self._client.get_job_execution_result().result(DEADLINE)
         return path
-
-    def workers(self) -> list[int]:
-        """Process ids of the cluster's workers."""
-        found = []
-        for pid in self._cluster.processes:
-            try:
-                for process in psutil.Process(pid).children(recursive=True):
-                    if process.name().startswith(_WORKERS) and process.status() != psutil.STATUS_ZOMBIE:
-                        found.append(process.pid)
-            except psutil.NoSuchProcess:
-                continue
-        return found
 
     @property
     def has_ended(self) -> bool:
@@ -148,3 +129,36 @@ class ConnectorJob:
             with suppress(JobAlreadyEndedError):
                 self._client.cancel().result(DEADLINE)
         wait_until(lambda: self.has_ended, "the end of the job")
+
+
+class MiniClusterJob(ConnectorJob):
+    """A job on a MiniCluster."""
+
+    def __init__(self, cluster: MiniCluster, graph: JobGraph) -> None:
+        """Submits it."""
+        super().__init__(cluster.submit(graph))
+        self._cluster = cluster
+        self._id = JobID(str(self._client.get_job_id()))
+        self._dispatcher = cluster.cluster.dispatcher
+
+    def completed(self) -> int:
+        """Number of completed checkpoints."""
+        asked = self._dispatcher.request_checkpoint_statistics(self._id)
+        return LoopThread.shared().call(asked).counts.completed
+
+    def rescale(self, parallelism: int) -> None:
+        """Returns when all vertices run at this parallelism."""
+        request = RescaleRequest(every=parallelism)
+        LoopThread.shared().call(self._dispatcher.rescale_job(self._id, request))
+
+    def workers(self) -> list[int]:
+        """Process ids of the cluster's workers."""
+        found = []
+        for pid in self._cluster.processes:
+            try:
+                for process in psutil.Process(pid).children(recursive=True):
+                    if process.name().startswith(_WORKERS) and process.status() != psutil.STATUS_ZOMBIE:
+                        found.append(process.pid)
+            except psutil.NoSuchProcess:
+                continue
+        return found

@@ -25,7 +25,10 @@ class PlanKind(enum.Enum):
     COMMIT_TWICE = "workers are killed twice in the commit"
     COMMITTED = "a worker is killed behind the commit"
     TASK_EXECUTOR = "a TaskExecutor is killed"
+    TASK_EXECUTOR_CUT_OFF = "a TaskExecutor is cut off from the master, and comes back"
     MASTER = "the master is killed, and another goes on"
+    MASTER_CUT_OFF = "the master is cut off, and comes back"
+    MASTER_ELECTED = "the leading master is killed, and another is elected"
     OUTAGE = "an outage"
     OUTAGE_AND_KILL = "an outage, in which a worker is killed"
     RESCALED = "rescaled 1 -> 4 -> 2"
@@ -39,6 +42,15 @@ _BARRIER = ("checkpoint.before-snapshot", "checkpoint.inside-snapshot", "checkpo
 _PREPARE = ("sink.before-prepare", "sink.after-prepare")
 _ACKNOWLEDGEMENT = ("checkpoint.before-acknowledge", "checkpoint.after-acknowledge")
 _COMPLETION = ("checkpoint.before-notify",)
+_MASTER = (
+    "coordinator.before-metadata",
+    "checkpoint.before-metadata-rename",
+    "checkpoint.after-metadata-rename",
+    "coordinator.after-metadata",
+    "coordinator.before-notify",
+)
+#: A worker is held at a point while the network is cut, so that each cut is in the middle of something.
+_CUT_OFF = (*_BARRIER, *_PREPARE, *_ACKNOWLEDGEMENT, *_COMPLETION, "sink.before-commit", "sink.mid-commit")
 _POINTS = {
     PlanKind.BARRIER: _BARRIER,
     PlanKind.PREPARE: _PREPARE,
@@ -54,13 +66,10 @@ _POINTS = {
         *_COMPLETION,
         "coordinator.before-notify",
     ),
-    PlanKind.MASTER: (
-        "coordinator.before-metadata",
-        "checkpoint.before-metadata-rename",
-        "checkpoint.after-metadata-rename",
-        "coordinator.after-metadata",
-        "coordinator.before-notify",
-    ),
+    PlanKind.TASK_EXECUTOR_CUT_OFF: _CUT_OFF,
+    PlanKind.MASTER: _MASTER,
+    PlanKind.MASTER_CUT_OFF: _CUT_OFF,
+    PlanKind.MASTER_ELECTED: _MASTER,
     PlanKind.TWO_JOBS: (*_BARRIER, *_PREPARE, *_ACKNOWLEDGEMENT, *_COMPLETION),
 }
 #: Kinds that need a sink which commits.
@@ -68,6 +77,10 @@ _COMMITS = {PlanKind.COMMIT, PlanKind.COMMIT_TWICE, PlanKind.COMMITTED}
 _OUTAGES = {PlanKind.OUTAGE, PlanKind.OUTAGE_AND_KILL}
 #: At which of its times a process dies at a point.
 _OCCURRENCES = 3
+#: Kinds that run on a cluster of their own, whose processes reach each other by relays.
+CUT_OFF = frozenset({PlanKind.TASK_EXECUTOR_CUT_OFF, PlanKind.MASTER_CUT_OFF})
+#: Longest time for which a process is held: longer than any wait of a trial.
+_HELD_SECONDS = 300.0
 #: Seconds that an outage lasts.
 _SECONDS = (0.2, 3.0)
 
@@ -83,6 +96,10 @@ class ConnectorPlan:
     #: The name of an outage, and how long it lasts.
     outage: str = ""
     seconds: float = 0.0
+    #: Of a cut: connections break in the end. Else their bytes come late.
+    breaks: bool = False
+    #: Of a cut: the held worker goes on when its successor has completed checkpoints. Else as soon as it is cut off.
+    late: bool = False
 
     def __str__(self) -> str:
         at = (
@@ -91,12 +108,20 @@ class ConnectorPlan:
             else ""
         )
         away = f", {self.outage} for {self.seconds:.1f} s" if self.outage else ""
-        return f"plan {self.number}: {self.kind.value}{at}{away}"
+        cut = ""
+        if self.kind in CUT_OFF:
+            cut = f", the worker goes on {'late' if self.late else 'at once'}, connections "
+            cut += "break" if self.breaks else "come back"
+        return f"plan {self.number}: {self.kind.value}{at}{away}{cut}"
 
 
-def kinds_of(guarantee: DeliveryGuarantee, outages: Collection[str] = ()) -> list[PlanKind]:
+def kinds_of(
+    guarantee: DeliveryGuarantee, outages: Collection[str] = (), *, elections: bool = False
+) -> list[PlanKind]:
     """The kinds that plans of such a connector have, in the order of their numbers."""
-    left_out = set() if outages else _OUTAGES
+    left_out = set() if outages else set(_OUTAGES)
+    if not elections:
+        left_out.add(PlanKind.MASTER_ELECTED)
     if guarantee is not DeliveryGuarantee.EXACTLY_ONCE:
         left_out = left_out | _COMMITS
     return [kind for kind in PlanKind if kind not in left_out]
@@ -106,9 +131,14 @@ def make_connector_plan(
     number: int,
     guarantee: DeliveryGuarantee = DeliveryGuarantee.EXACTLY_ONCE,
     outages: Collection[str] = (),
+    *,
+    elections: bool = False,
 ) -> ConnectorPlan:
-    """The plan of a number. Numbers in a row have all kinds in turn; all else is chosen by the number as a seed."""
-    kinds = kinds_of(guarantee, outages)
+    """The plan of a number. Numbers in a row have all kinds in turn; all else is chosen by the number as a seed.
+
+    `elections`: masters are elected; `check_connector` needs the settings of that.
+    """
+    kinds = kinds_of(guarantee, outages, elections=elections)
     kind = kinds[number % len(kinds)]
     generator = random.Random(number)
     points = _POINTS.get(kind, ())
@@ -119,10 +149,19 @@ def make_connector_plan(
         point = generator.choice(points)
         # Commits are few, and the later ones of a process may not come at all.
         occurrence = 1 if kind in _COMMITS else generator.randint(1, _OCCURRENCES)
-        action = FaultAction.KILL_TASK_EXECUTOR if kind is PlanKind.TASK_EXECUTOR else FaultAction.KILL
         times = 2 if kind is PlanKind.COMMIT_TWICE else 1
-        fault = FaultPlan(number, point, action, occurrence, times=times)
+        held = _HELD_SECONDS if kind in CUT_OFF else 0.0
+        fault = FaultPlan(number, point, _action_of(kind), occurrence, held, times=times)
+    if kind in CUT_OFF:
+        breaks, late = generator.choice((False, True)), generator.choice((False, True))
+        return ConnectorPlan(number, kind, fault, breaks=breaks, late=late)
     if kind not in _OUTAGES:
         return ConnectorPlan(number, kind, fault)
     seconds = round(generator.uniform(*_SECONDS), 1)
     return ConnectorPlan(number, kind, fault, generator.choice(sorted(outages)), seconds)
+
+
+def _action_of(kind: PlanKind) -> FaultAction:
+    if kind in CUT_OFF:
+        return FaultAction.HOLD
+    return FaultAction.KILL_TASK_EXECUTOR if kind is PlanKind.TASK_EXECUTOR else FaultAction.KILL

@@ -11,22 +11,24 @@ import random
 import signal
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import msgspec
+import psutil
 
 from yarrow.datastream.connectors.base import DeliveryGuarantee
 from yarrow.embedded.mini_cluster import MiniCluster
 from yarrow.runtime.config.options.execution import SAVEPOINT_PATH
 from yarrow.runtime.graph.job_graph import JobGraph
-from yarrow.testing.connectors.connector_job import ConnectorJob, graph_of, wait_until
+from yarrow.testing.connectors.connector_job import ConnectorJob, MiniClusterJob, graph_of, wait_until
 from yarrow.testing.connectors.connector_plan import ConnectorPlan, PlanKind
 from yarrow.testing.connectors.connector_under_test import ConnectorUnderTest
 from yarrow.testing.connectors.errors import ConnectorCheckError
 from yarrow.testing.connectors.master_process import MasterProcess, newest_checkpoint
 from yarrow.testing.connectors.output_check import what_is_wrong
+from yarrow.testing.connectors.relayed_cluster import RelayedCluster, RemoteJob
 from yarrow.testing.fault_plan import (
     PLAN_KEY,
     ArmedByHand,
@@ -45,18 +47,24 @@ _SHORT_PATIENCE = 10
 
 
 def check_connector(
-    connector: ConnectorUnderTest, plan: ConnectorPlan, cluster: MiniCluster, folder: Path
+    connector: ConnectorUnderTest,
+    plan: ConnectorPlan,
+    cluster: MiniCluster,
+    folder: Path,
+    election: Mapping[str, str] | None = None,
 ) -> None:
     """Runs a job with the connector under a plan. Raises ConnectorCheckError if the connector breaks its claim.
 
-    The connector and the folder are new ones. The cluster has processes, and four free slots.
+    The connector and the folder are new ones. The cluster has processes, and four free slots. `election` are settings
+    of high availability, without a cluster id, for plans with elected masters.
     """
-    trial = _Trial(connector, plan, cluster, folder)
+    trial = _Trial(connector, plan, cluster, folder, election)
     try:
         trial.run()
     except ConnectorCheckError as error:
         names = sorted(connector.outages())
-        again = f"make_connector_plan({plan.number}, {connector.guarantee}, {names})"
+        elected = ", elections=True" if election is not None else ""
+        again = f"make_connector_plan({plan.number}, {connector.guarantee}, {names}{elected})"
         raise ConnectorCheckError(f"{plan}: {error}\nThe plan again: {again}") from error
     finally:
         trial.close()
@@ -66,12 +74,20 @@ class _Trial:
     """One plan under way."""
 
     def __init__(
-        self, connector: ConnectorUnderTest, plan: ConnectorPlan, cluster: MiniCluster, folder: Path
+        self,
+        connector: ConnectorUnderTest,
+        plan: ConnectorPlan,
+        cluster: MiniCluster,
+        folder: Path,
+        election: Mapping[str, str] | None,
     ) -> None:
         self._connector = connector
         self._plan = plan
         self._cluster = cluster
         self._folder = folder
+        self._election = election
+        #: A cluster of the trial's own.
+        self._own = ExitStack()
         self._gates = folder / "gates"
         self._gates.mkdir(parents=True)
         self._jobs: list[ConnectorJob] = []
@@ -84,6 +100,9 @@ class _Trial:
         ways: dict[PlanKind, Callable[[], None]] = {
             PlanKind.COMMIT_TWICE: self._killed_twice,
             PlanKind.MASTER: self._master_killed,
+            PlanKind.TASK_EXECUTOR_CUT_OFF: self._cut_off,
+            PlanKind.MASTER_CUT_OFF: self._cut_off,
+            PlanKind.MASTER_ELECTED: self._elected,
             PlanKind.OUTAGE: self._outage,
             PlanKind.OUTAGE_AND_KILL: self._outage,
             PlanKind.RESCALED: self._rescaled,
@@ -99,8 +118,11 @@ class _Trial:
 
     def close(self) -> None:
         """Ends what still runs."""
-        for job in self._jobs:
-            job.end()
+        with self._own:
+            for job in self._jobs:
+                # Jobs on a cluster of the trial's own end with it.
+                if isinstance(job, MiniClusterJob):
+                    job.end()
 
     # The kinds of plans.
 
@@ -138,6 +160,69 @@ class _Trial:
         restored = {SAVEPOINT_PATH.key: newest_checkpoint(checkpoints)}
         graph = graph_of(self._cluster, self._connector, self._folder / "checkpoints-of-successor", restored)
         self._run(msgspec.structs.replace(graph, job_id=first.job_id)).until_completed()
+
+    def _cut_off(self) -> None:
+        """A worker is held at a point, and its way to the master is cut meanwhile, on either side."""
+        fault, plan = self._plan.fault, self._plan
+        assert fault is not None
+        self._feed(_PORTION)
+        cluster = self._own_cluster(None)
+        job = self._submit_to(cluster, fault)
+        if plan.kind is PlanKind.TASK_EXECUTOR_CUT_OFF:
+            # Behind the job, which has taken the slots of the first one.
+            cluster.add_task_executor()
+        planner = ArmedByHand(fault, str(self._gates))
+        self._arm(planner, [job])
+        self._feed_until(lambda: planner.has_fired, f"{fault}", [job])
+        self._cut(cluster, planner.pid)
+        if not plan.late:
+            planner.let_go()
+        self._feed(_PORTION)
+        if plan.kind is PlanKind.MASTER_CUT_OFF and self._election is None:
+            wait_until(lambda: cluster.registered() == 0, "the master has no TaskExecutor", [job])
+        else:
+            # Who is cut off completes none: another TaskExecutor, or another master, goes on.
+            job.until_completed()
+        planner.let_go()
+        wait_until(lambda: planner.has_gone_on or not psutil.pid_exists(planner.pid), "the worker goes on")
+        cluster.heal(breaks=plan.breaks)
+        cluster.until_registered(len(cluster.task_executors))
+        job.until_completed()
+        self._feed(_PORTION)
+
+    def _cut(self, cluster: RelayedCluster, worker: int) -> None:
+        """Cuts off the master, or the TaskExecutor of a worker."""
+        if self._plan.kind is PlanKind.MASTER_CUT_OFF:
+            cluster.cut_off_master(cluster.leader())
+        else:
+            cluster.cut_off_task_executor(cluster.task_executor_of(worker))
+
+    def _elected(self) -> None:
+        fault = self._plan.fault
+        assert fault is not None
+        if self._election is None:
+            raise ValueError(
+                f"{self._plan}: check_connector needs `election`, the settings of high availability"
+            )
+        self._feed(_PORTION)
+        cluster = self._own_cluster(fault)
+        leader = cluster.leader().process
+        job = self._submit_to(cluster, fault)
+        self._arm(ArmedByHand(fault, str(self._gates)), [job], leader.is_killed)
+        self._feed_until(leader.is_killed, f"{fault}", [job])
+        self._feed(_PORTION)
+        job.until_completed()
+
+    def _own_cluster(self, fault_of_masters: FaultPlan | None) -> RelayedCluster:
+        cluster = RelayedCluster(self._folder / "cluster", self._election, fault_of_masters, self._gates)
+        self._own.callback(cluster.close)
+        return cluster
+
+    def _submit_to(self, cluster: RelayedCluster, fault: FaultPlan) -> RemoteJob:
+        graph = graph_of(self._cluster, self._connector, self._folder / "checkpoints", self._with(fault))
+        job = cluster.submit(graph)
+        self._jobs.append(job)
+        return job
 
     def _outage(self) -> None:
         self._feed(_PORTION)
@@ -219,19 +304,20 @@ class _Trial:
         return configuration_of(fault, str(self._gates)) | {PLAN_KEY: factory}
 
     def _arm(
-        self, planner: ArmedByHand, jobs: list[ConnectorJob], ended: Callable[[], bool] = lambda: False
+        self, planner: ArmedByHand, jobs: Sequence[ConnectorJob], ended: Callable[[], bool] = lambda: False
     ) -> None:
         """Lets the fault happen when rows come through: of a checkpoint without rows it would prove nothing."""
         self._feed_until(lambda: bool(self._connector.read_all()) or ended(), "the first rows", jobs)
         planner.arm()
 
-    def _submit(self, settings: dict[str, str] | None = None) -> ConnectorJob:
+    def _submit(self, settings: dict[str, str] | None = None) -> MiniClusterJob:
         folder = self._folder / f"checkpoints-{len(self._jobs)}"
         return self._run(graph_of(self._cluster, self._connector, folder, settings or {}))
 
-    def _run(self, graph: JobGraph) -> ConnectorJob:
-        self._jobs.append(ConnectorJob(self._cluster, graph))
-        return self._jobs[-1]
+    def _run(self, graph: JobGraph) -> MiniClusterJob:
+        job = MiniClusterJob(self._cluster, graph)
+        self._jobs.append(job)
+        return job
 
     def _running(self) -> list[ConnectorJob]:
         return [job for job in self._jobs if not job.has_ended]
@@ -242,7 +328,7 @@ class _Trial:
         self._sent += number
         self._expected.update(rows)
 
-    def _feed_until(self, condition: Callable[[], bool], what: str, jobs: list[ConnectorJob]) -> None:
+    def _feed_until(self, condition: Callable[[], bool], what: str, jobs: Sequence[ConnectorJob]) -> None:
         def holds() -> bool:
             self._feed(_FEW)
             return condition()
