@@ -54,7 +54,6 @@ _EXTERNAL = "a connector to an external system"
 #: Names, or modules with a trailing `.*`, that a part of Yarrow will bring that is not built yet.
 NOT_BUILT_YET = {
     "pyflink.datastream.connectors.cassandra.*": _EXTERNAL,
-    "pyflink.datastream.connectors.dynamic_kafka.*": _EXTERNAL,
     "pyflink.datastream.connectors.elasticsearch.*": _EXTERNAL,
     "pyflink.datastream.connectors.jdbc.*": _EXTERNAL,
     "pyflink.datastream.connectors.kinesis.*": _EXTERNAL,

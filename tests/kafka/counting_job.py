@@ -18,6 +18,7 @@ from yarrow.common.typeinfo import Types
 from yarrow.common.watermark_strategy import WatermarkStrategy
 from yarrow.datastream import StreamExecutionEnvironment
 from yarrow.datastream.connectors.base import Sink
+from yarrow.datastream.connectors.dynamic_kafka import DynamicKafkaSourceBuilder
 from yarrow.datastream.connectors.file_sink import FileSink
 from yarrow.datastream.connectors.file_sink_policies import RollingPolicy
 from yarrow.datastream.connectors.kafka import KafkaSource, KafkaSourceBuilder
@@ -151,14 +152,14 @@ def source_of(servers: str, topic: str) -> KafkaSourceBuilder:
 def counting(
     cluster: MiniCluster,
     folder: Path,
-    builder: KafkaSourceBuilder,
+    builder: KafkaSourceBuilder | DynamicKafkaSourceBuilder,
     settings: Mapping[str, str] | None = None,
     sink: Sink[Any] | None = None,
 ) -> StreamExecutionEnvironment:
     """The program: topic -> keyed count -> a sink, by default files of `folder`/output."""
     options = SETTINGS | {"execution.checkpointing.dir": str(folder / "checkpoints")} | dict(settings or {})
     env = cluster.get_execution_environment(options)
-    source: KafkaSource[str] = builder.build()
+    source = builder.build()
     words = env.from_source(source, WatermarkStrategy.no_watermarks(), "words").uid("words")
     counts = words.key_by(lambda word: word, Types.STRING()).process(Count(), Types.STRING()).uid("counts")
     files = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -70,7 +71,7 @@ def test_the_program_of_the_readme_counts_a_topic_into_files(kafka: KafkaCluster
 
 
 def test_the_example_of_the_page_reads_a_topic(kafka: KafkaCluster, tmp_path: Path) -> None:
-    example = example_of_page("KafkaSource.builder()")
+    example = example_of_page("KafkaOffsetsInitializer.earliest()")
     assert "localhost:9092" in example and ".build()" in example
     example = example.replace("localhost:9092", kafka.bootstrap_servers)
     # The page shows a stream without an end.
@@ -83,6 +84,26 @@ def test_the_example_of_the_page_reads_a_topic(kafka: KafkaCluster, tmp_path: Pa
         printed = run_program(f"{example}\nwords.print()\nenv.execute()\n", tmp_path)
     finally:
         kafka.delete_topic("words")
+    rows = Counter(line.rpartition("> ")[2] for line in printed.splitlines())
+    assert rows == Counter(WORDS)
+
+
+def test_the_example_of_the_page_reads_streams(kafka: KafkaCluster, tmp_path: Path) -> None:
+    example = example_of_page("DynamicKafkaSource.builder()")
+    # The page shows a stream without an end.
+    example = f"from yarrow.datastream.connectors.kafka import KafkaOffsetsInitializer\n{example}"
+    ending = "    .set_bounded(KafkaOffsetsInitializer.latest())\n    .build()"
+    example = example.replace("    .build()", ending)
+    page = (README.parent / "docs" / "kafka.md").read_text("utf-8")
+    (streams,) = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+    east, _, _ = streams.partition("    - clusterId: west")
+    (tmp_path / "streams.yaml").write_text(east.replace("localhost:9092", kafka.bootstrap_servers), "utf-8")
+    kafka.create_topic("orders")
+    try:
+        fill(kafka, "orders")
+        printed = run_program(f"{example}\norders.print()\nenv.execute()\n", tmp_path)
+    finally:
+        kafka.delete_topic("orders")
     rows = Counter(line.rpartition("> ")[2] for line in printed.splitlines())
     assert rows == Counter(WORDS)
 

@@ -20,14 +20,17 @@ OWN = f"{default_directory()}-tests"
 
 
 @contextmanager
-def cluster_of_run(nodes: int = 1) -> Iterator[KafkaCluster]:
-    """Serving. Raises MissingProgramError, which names the program, where one is missing."""
-    if nodes == 1 and (directory := os.environ.get(SHARED)):
+def cluster_of_run(nodes: int = 1, name: str = "") -> Iterator[KafkaCluster]:
+    """Serving. `name` tells a cluster from others of this process.
+
+    Raises MissingProgramError, which names the program, where one is missing.
+    """
+    if nodes == 1 and not name and (directory := os.environ.get(SHARED)):
         cluster = KafkaCluster.at(directory)
         cluster.wait_until_ready()
         yield cluster
         return
-    cluster = KafkaCluster.at(f"{OWN}-{os.getpid()}-{nodes}", nodes)
+    cluster = KafkaCluster.at(f"{OWN}-{os.getpid()}-{nodes}{name}", nodes)
     with guarded(cluster):
         with one_at_a_time(OWN):
             take_down_abandoned()

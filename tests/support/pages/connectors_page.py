@@ -14,6 +14,7 @@ from yarrow.common.values.delivery import DeliveryGuarantee, KeptBy, Replay, Sin
 from yarrow.datastream.connectors.base import Sink, Source, delivery_of
 from yarrow.datastream.connectors.collection import CollectionSource
 from yarrow.datastream.connectors.datagen import DataGeneratorSource
+from yarrow.datastream.connectors.dynamic_kafka import DynamicKafkaSource, YamlFileMetadataService
 from yarrow.datastream.connectors.file_sink import FileSink
 from yarrow.datastream.connectors.file_system import FileSource, StreamFormat
 from yarrow.datastream.connectors.hybrid_source import HybridSource
@@ -86,6 +87,11 @@ def sources() -> dict[str, Source[Any, Any] | OperatorSpec]:
         "Kafka: `KafkaSource`": KafkaSource.builder()
         .set_bootstrap_servers("localhost:9092")
         .set_topics("topic")
+        .set_value_only_deserializer(SimpleStringSchema())
+        .build(),
+        "Kafka, several clusters: `DynamicKafkaSource`": DynamicKafkaSource.builder()
+        .set_stream_ids({"stream"})
+        .set_kafka_metadata_service(YamlFileMetadataService("streams.yaml"))
         .set_value_only_deserializer(SimpleStringSchema())
         .build(),
         "`HybridSource` of files and numbers": HybridSource.builder(files).add_source(numbers).build(),

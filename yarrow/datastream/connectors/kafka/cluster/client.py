@@ -197,11 +197,17 @@ def of_client(partitions: Collection[KafkaTopicPartition]) -> list[TopicPartitio
     return [TopicPartition(entry.topic, entry.partition) for entry in partitions]
 
 
+def _by_place(partitions: Collection[KafkaTopicPartition]) -> dict[tuple[str, int], KafkaTopicPartition]:
+    """Partitions of one cluster by what its client names: topic and number."""
+    return {(entry.topic, entry.partition): entry for entry in partitions}
+
+
 class ClusterClient:
     """Questions to a cluster about topics, offsets and settings; an OffsetFinder.
 
-    `own` has the names of the kind of client whose `settings` are given. The first question fails as soon as brokers
-    refuse the login or the certificate: they would refuse it again.
+    `own` has the names of the kind of client whose `settings` are given. `label` names the cluster in errors, by
+    default its servers. The first question fails as soon as brokers refuse the login or the certificate: they would
+    refuse it again.
     """
 
     def __init__(
@@ -210,10 +216,11 @@ class ClusterClient:
         properties: ClientProperties,
         timeout_seconds: float,
         own: Mapping[str, str] = CONSUMER,
+        label: str | None = None,
     ) -> None:
         self._settings = settings
         self._properties = properties
-        self._servers = settings["bootstrap.servers"]
+        self._servers = label or settings["bootstrap.servers"]
         self._group = settings.get("group.id")
         self._timeout = timeout_seconds
         shows_all = settings.get("isolation.level") == "read_uncommitted"
@@ -367,8 +374,9 @@ class ClusterClient:
                 answers = self._admin.list_offsets(
                     asked, isolation_level=self._isolation, request_timeout=self._timeout
                 )
+                named = _by_place(partitions)
                 return {
-                    KafkaTopicPartition(place.topic, place.partition): answer.result().offset
+                    named[place.topic, place.partition]: answer.result().offset
                     for place, answer in answers.items()
                 }
             except KafkaException as error:
@@ -389,8 +397,9 @@ class ClusterClient:
             found = answers[self._group].result().topic_partitions
         except KafkaException as error:
             raise self._failed(error, f"committed offsets of group {self._group}") from error
+        named = _by_place(partitions)
         return {
-            KafkaTopicPartition(place.topic, place.partition): place.offset
+            named[place.topic, place.partition]: place.offset
             for place in found
             if place.error is None and place.offset >= 0
         }

@@ -14,6 +14,9 @@ class KafkaTopicPartition:
 
     topic: str
     partition: int
+    #: The id of the cluster; "" = the source reads one cluster alone.
+    cluster: str = ""
 
     def __str__(self) -> str:
-        return f"{self.topic}-{self.partition}"
+        place = f"{self.topic}-{self.partition}"
+        return f"{self.cluster}/{place}" if self.cluster else place

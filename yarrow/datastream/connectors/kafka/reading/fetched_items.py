@@ -1,6 +1,6 @@
-"""What the fetch thread hands to the reader, and the bounded queue between both.
+"""What the fetch threads hand to the reader, and the bounded queue between both.
 
-Owner: the fetch thread puts, the task's thread takes. Items come in the order of their offsets, partition by
+Owner: fetch threads put, the task's thread takes. Items come in the order of their offsets, partition by
 partition. Must not import the client library.
 """
 
@@ -71,10 +71,10 @@ class HandOver:
     """The queue of fetched items, bounded by bytes and chunks."""
 
     def __init__(self, wake_reader: Callable[[], None]) -> None:
-        self._wake_reader = wake_reader
+        self.wake_reader = wake_reader
         self._items: deque[Fetched] = deque()
         self._bytes = 0
-        #: Guards the size, and tells the fetch thread of room and of commands.
+        #: Guards the size, and tells the fetch threads of room and of commands.
         self.changed = threading.Condition()
 
     @property
@@ -90,7 +90,7 @@ class HandOver:
             if isinstance(item, FetchedMessages):
                 self._bytes += item.size_bytes
         if was_empty:
-            self._wake_reader()
+            self.wake_reader()
 
     def take(self) -> Fetched | None:
         """Return the next item; None = there is none."""
@@ -102,5 +102,5 @@ class HandOver:
             if isinstance(item, FetchedMessages):
                 self._bytes -= item.size_bytes
             if was_full:
-                self.changed.notify()
+                self.changed.notify_all()
         return item

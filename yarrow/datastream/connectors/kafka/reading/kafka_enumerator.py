@@ -1,4 +1,4 @@
-"""KafkaSourceEnumerator: finds partitions, gives each to the reader that its hash names, and looks for new ones.
+"""KafkaSourceEnumerator: finds partitions of one cluster, gives each to the reader of its hash, looks for new ones.
 
 Owner: the enumerator's thread. It assigns when readers register, so that a topic can be the bounded input of a batch
 job. `partition_assignment` decides, `client` asks the cluster. Must not read records.
@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from yarrow.datastream.connectors.base import SplitEnumerator, SplitEnumeratorContext
 from yarrow.datastream.connectors.kafka.cluster.client import ClusterClient
-from yarrow.datastream.connectors.kafka.cluster.client_properties import CLIENT_ID_PREFIX
 from yarrow.datastream.connectors.kafka.cluster.kafka_errors import (
     KafkaConnectorError,
     KafkaTopicMissingError,
     KafkaTopicRemadeError,
+    KafkaUnreachableError,
 )
 from yarrow.datastream.connectors.kafka.cluster.topic_partition import KafkaTopicPartition
 from yarrow.datastream.connectors.kafka.reading.offsets_initializer import (
@@ -52,10 +53,10 @@ class KafkaSourceEnumerator(SplitEnumerator[KafkaPartitionSplit]):
         self._settings = settings
         self._assignment = PartitionAssignment(restored)
         self._is_restored = restored is not None
-        client = dict(settings.consumer)
-        if (prefix := settings.properties.get(CLIENT_ID_PREFIX)) is not None:
-            client["client.id"] = f"{prefix}-enumerator"
-        self._cluster = ClusterClient(client, settings.properties, settings.request_seconds)
+        self._cluster = _client_of(settings)
+        self._began_in_running_job = False
+        #: perf_counter since which the first look waits for an answer.
+        self._waits_since: float | None = None
         #: perf_counter of the last look at the cluster.
         self._looked_at = float("-inf")
         #: This enumerator has seen the cluster; what the program reads may have changed since the checkpoint.
@@ -72,6 +73,35 @@ class KafkaSourceEnumerator(SplitEnumerator[KafkaPartitionSplit]):
             self._look()
         self._schedule()
 
+    def start_in_running_job(self) -> None:
+        """Begin beside others: until the cluster answers it is asked again.
+
+        Raises KafkaUnreachableError, here or later, if it does not answer within `unreachable_seconds`.
+        """
+        self._began_in_running_job = True
+        self._look_until_answered()
+        self._schedule()
+
+    def change(self, settings: KafkaSourceSettings) -> None:
+        """Take other topics of the same cluster, or reach it in another way. Raises as `start_in_running_job`."""
+        self._settings = settings
+        self._cluster = _client_of(settings)
+        self._has_looked, self._waits_since, self._began_in_running_job = False, None, True
+        self._look_until_answered()
+
+    def release(self) -> tuple[KafkaTopicPartition, ...]:
+        """Release all partitions, since the cluster is read no more, and end. Returns them."""
+        partitions = self._assignment.state().known
+        if partitions:
+            _LOG.warning(
+                "Kafka: cluster %s is not read any more; the splits of %s are released",
+                self._settings.cluster,
+                ", ".join(map(str, partitions)),
+            )
+            self._tell_removed(partitions)
+        self.close()
+        return partitions
+
     # ------------------------------------------------------------------ readers
 
     def add_reader(self, subtask: int) -> None:
@@ -87,7 +117,7 @@ class KafkaSourceEnumerator(SplitEnumerator[KafkaPartitionSplit]):
     def _serve(self, subtask: int) -> None:
         """Give a reader its partitions, and tell it if no others come."""
         self._give(subtask)
-        if self._is_complete:
+        if self.is_complete:
             self._context.signal_no_more_splits(subtask)
 
     def add_splits_back(self, splits: Sequence[KafkaPartitionSplit], subtask: int) -> None:
@@ -107,8 +137,8 @@ class KafkaSourceEnumerator(SplitEnumerator[KafkaPartitionSplit]):
             self._look_again()
 
     @property
-    def _is_complete(self) -> bool:
-        """No partition will be found any more."""
+    def is_complete(self) -> bool:
+        """True if no partition will be found any more."""
         return self._settings.discovery_seconds is None and self._has_looked
 
     def _give_all(self) -> None:
@@ -135,18 +165,25 @@ class KafkaSourceEnumerator(SplitEnumerator[KafkaPartitionSplit]):
         """Look at the cluster, and later again as long as this enumerator has seen nothing of it."""
         if self._has_looked or self._closed:
             return
-        self._look_again()
-        if not self._has_looked:
-            self._context.call_later(_SECONDS_BETWEEN_LOOKS, self._look_until_answered)
+        if self._waits_since is None:
+            self._waits_since = perf_counter()
+        told = self._look_again()
+        if told is None:
+            return
+        if perf_counter() - self._waits_since >= self._settings.unreachable_seconds:
+            raise KafkaUnreachableError(str(told)) from told
+        self._context.call_later(_SECONDS_BETWEEN_LOOKS, self._look_until_answered)
 
-    def _look_again(self) -> None:
-        """Look at the cluster; where it does not answer, the readers go on without."""
+    def _look_again(self) -> KafkaConnectorError | None:
+        """Look at the cluster; where it does not answer, the readers go on without. Return why it did not."""
         try:
             self._look()
         except KafkaTopicMissingError:
             raise
         except KafkaConnectorError as error:
-            _LOG.warning("Kafka: no look for new partitions of %s: %s", self._settings.subscription, error)
+            _LOG.warning("Kafka: no look for new partitions of %s: %s", self._described, error)
+            return error
+        return None
 
     def _look(self) -> None:
         self._looked_at = perf_counter()
@@ -155,10 +192,11 @@ class KafkaSourceEnumerator(SplitEnumerator[KafkaPartitionSplit]):
         subscription = self._settings.subscription
         topics = self._cluster.topics()
         is_first = not self._assignment.initial_discovery_done
+        is_whole = True
         if self._assignment.required != str(subscription):
             # A topic that is deleted later does not end the job, so a subscription is checked once.
-            subscription.require(topics)
-        found = subscription.choose(topics)
+            is_whole = self._require(topics)
+        found = self._choose(topics)
         if is_first and not found:
             self._tell_of_nothing()
         ids = self._cluster.topic_ids({place.topic for place in found})
@@ -166,23 +204,44 @@ class KafkaSourceEnumerator(SplitEnumerator[KafkaPartitionSplit]):
         changes = self._assignment.compare(found)
         if removed := self._truly_removed(changes.removed, topics):
             self._remove(removed, topics)
-        if changes.new and not self._is_complete:
+        if changes.new and not self.is_complete:
             self._add(changes.new, is_first=is_first)
         self._assignment.note_ids(ids)
         self._assignment.initial_discovery_done = True
-        self._assignment.required = str(subscription)
-        was_complete, self._has_looked = self._is_complete, True
-        if self._is_complete and not was_complete:
+        if is_whole:
+            self._assignment.required = str(subscription)
+        was_complete, self._has_looked = self.is_complete, True
+        if self.is_complete and not was_complete:
             for subtask in sorted(self._context.registered_readers):
                 self._context.signal_no_more_splits(subtask)
+
+    def _require(self, topics: Mapping[str, int]) -> bool:
+        """Raise KafkaTopicMissingError for a topic that is named and does not exist. False: it may come later."""
+        try:
+            self._settings.subscription.require(topics)
+        except KafkaTopicMissingError as error:
+            if not self._settings.cluster:
+                raise
+            text = f"cluster {self._settings.cluster}: {error}"
+            if not self._began_in_running_job or self._settings.discovery_seconds is None:
+                raise KafkaTopicMissingError(text) from error
+            # A metadata service may tell of a topic a little before it is made.
+            _LOG.warning("Kafka: %s. The job looks again for the topic", text)
+            return False
+        return True
+
+    def _choose(self, topics: Mapping[str, int]) -> set[KafkaTopicPartition]:
+        """The partitions of the subscription, with the cluster's id."""
+        chosen, cluster = self._settings.subscription.choose(topics), self._settings.cluster
+        return {replace(place, cluster=cluster) for place in chosen} if cluster else chosen
 
     def _require_same_topics(self, ids: Mapping[str, str]) -> None:
         """Raise KafkaTopicRemadeError for a topic that is not the one that was read."""
         for topic, former, present in self._assignment.remade(ids):
             raise KafkaTopicRemadeError(
-                f"topic {topic} was deleted and made again: the job has read the topic with id {former}, and now it has"
-                f" id {present}. The job's offsets mean other records there. To read the new topic from"
-                " set_starting_offsets, give the source another uid, or start without the checkpoint"
+                f"topic {topic}{self._of_cluster} was deleted and made again: the job has read the topic with id"
+                f" {former}, and now it has id {present}. The job's offsets mean other records there. To read the new"
+                " topic from set_starting_offsets, give the source another uid, or start without the checkpoint"
             )
 
     def _truly_removed(
@@ -195,14 +254,14 @@ class KafkaSourceEnumerator(SplitEnumerator[KafkaPartitionSplit]):
             for place in removed
             if place.topic not in topics
             and place.topic not in unknown
-            and place in self._settings.subscription.choose({place.topic: place.partition + 1})
+            and place in self._choose({place.topic: place.partition + 1})
         ]
         if kept:
             _LOG.warning("Kafka: %s cannot be seen now; its splits are kept", ", ".join(map(str, kept)))
         return [place for place in removed if place not in kept]
 
     def _tell_of_nothing(self) -> None:
-        text = f"the cluster has none of the {self._settings.subscription}"
+        text = f"the cluster has none of the {self._described}"
         if self._settings.discovery_seconds is None:
             raise KafkaTopicMissingError(
                 f"{text}. Create a topic before the job, or correct the subscription"
@@ -210,22 +269,26 @@ class KafkaSourceEnumerator(SplitEnumerator[KafkaPartitionSplit]):
         _LOG.warning("Kafka: %s yet", text)
 
     def _add(self, partitions: Collection[KafkaTopicPartition], *, is_first: bool) -> None:
-        starting = KafkaOffsetsInitializer.earliest()
-        if is_first:
-            starting = self._settings.starting
-        else:
+        if not is_first:
             _LOG.info("Kafka: new partitions %s", ", ".join(map(str, partitions)))
-        starts = self._offsets(starting, partitions)
+        begun = [place for place in partitions if is_first or self._is_of_added_topic(place)]
+        starts = self._offsets(self._settings.starting, begun)
         stopping = self._settings.stopping
         stops: Mapping[KafkaTopicPartition, int] = (
             {} if stopping is None else self._offsets(stopping, partitions)
         )
         self._removed.difference_update(partitions)
         self._assignment.add(
-            KafkaPartitionSplit(place.topic, place.partition, starts.get(place, EARLIEST), stops.get(place))
+            KafkaPartitionSplit(
+                place.topic, place.partition, starts.get(place, EARLIEST), stops.get(place), place.cluster
+            )
             for place in partitions
         )
         self._give_all()
+
+    def _is_of_added_topic(self, place: KafkaTopicPartition) -> bool:
+        """True if a metadata service has added the topic, which then begins as it would at the job's start."""
+        return bool(self._settings.cluster) and not self._assignment.knows(place.topic)
 
     def _offsets(
         self, initializer: KafkaOffsetsInitializer, partitions: Collection[KafkaTopicPartition]
@@ -248,9 +311,12 @@ class KafkaSourceEnumerator(SplitEnumerator[KafkaPartitionSplit]):
             _LOG.warning(
                 "Kafka: %s is not among the %s any more; its splits are released",
                 names,
-                self._settings.subscription,
+                self._described,
             )
         self._assignment.forget(removed)
+        self._tell_removed(removed)
+
+    def _tell_removed(self, removed: Collection[KafkaTopicPartition]) -> None:
         self._removed.update(removed)
         for subtask in sorted(self._context.registered_readers):
             self._context.send_event_to_reader(subtask, SplitsRemoved(tuple(removed)))
@@ -264,3 +330,20 @@ class KafkaSourceEnumerator(SplitEnumerator[KafkaPartitionSplit]):
     def close(self) -> None:
         """End discovery."""
         self._closed = True
+
+    @property
+    def _described(self) -> str:
+        return f"{self._settings.subscription}{self._of_cluster}"
+
+    @property
+    def _of_cluster(self) -> str:
+        cluster = self._settings.cluster
+        return f" of cluster {cluster}" if cluster else ""
+
+
+def _client_of(settings: KafkaSourceSettings) -> ClusterClient:
+    """The client that asks the cluster of a source."""
+    client = dict(settings.consumer)
+    if (prefix := settings.client_id_prefix) is not None:
+        client["client.id"] = f"{prefix}-enumerator"
+    return ClusterClient(client, settings.properties, settings.request_seconds, label=settings.label)

@@ -1,4 +1,4 @@
-"""KafkaSourceReader: rows of the partitions of one subtask, from the chunks of a fetch thread.
+"""KafkaSourceReader: rows of the partitions of one subtask, from the chunks of its fetch threads.
 
 Owner: the task's thread. The position of a partition lies right behind the rows that `poll` has returned. A poll gives
 rows of one partition. CommittingKafkaReader tells the consumer group of positions when a checkpoint is complete.
@@ -19,8 +19,8 @@ from yarrow.datastream.connectors.base import (
     SourceRecords,
 )
 from yarrow.datastream.connectors.dead_letters import DEAD_LETTERS
-from yarrow.datastream.connectors.kafka.cluster.client_properties import CLIENT_ID_PREFIX
 from yarrow.datastream.connectors.kafka.cluster.topic_partition import KafkaTopicPartition
+from yarrow.datastream.connectors.kafka.reading.cluster_fetchers import ClusterFetchers
 from yarrow.datastream.connectors.kafka.reading.fetched_items import (
     AssignedPartition,
     EndOfPartition,
@@ -28,8 +28,12 @@ from yarrow.datastream.connectors.kafka.reading.fetched_items import (
     FetchedMessages,
     FetchFailure,
 )
-from yarrow.datastream.connectors.kafka.reading.partition_events import PartitionMissing, SplitsRemoved
-from yarrow.datastream.connectors.kafka.reading.partition_fetcher import PartitionFetcher
+from yarrow.datastream.connectors.kafka.reading.partition_events import (
+    ClusterMoved,
+    PartitionMissing,
+    SplitsRemoved,
+)
+from yarrow.datastream.connectors.kafka.reading.partition_fetcher import LookUp
 from yarrow.datastream.connectors.kafka.reading.partition_split import KafkaPartitionSplit
 from yarrow.datastream.connectors.kafka.reading.record_deserialization import row_maker
 from yarrow.datastream.connectors.kafka.reading.source_settings import KafkaSourceSettings
@@ -48,20 +52,29 @@ class _OpenPartition:
         #: Items that were fetched while it is paused.
         self.waiting: deque[Fetched] = deque()
 
+    def begin_again(self) -> AssignedPartition:
+        """Return a new assignment at the position; what was fetched for the former one is dropped."""
+        self.assignment = AssignedPartition(self.split.topic_partition, self.split.position)
+        self.waiting.clear()
+        return self.assignment
+
 
 class KafkaSourceReader(SourceReader[Any, KafkaPartitionSplit]):
     """Reads the partitions of one subtask."""
 
-    def __init__(self, context: SourceReaderContext, settings: KafkaSourceSettings) -> None:
+    def __init__(
+        self, context: SourceReaderContext, settings: KafkaSourceSettings, look_up: LookUp | None = None
+    ) -> None:
+        """`look_up` tells how clusters are reached; None = `settings` say it of the only one."""
         self._context = context
         self._settings = settings
         self._rows = row_maker(settings.schema, settings.errors.policy)
-        prefix = settings.properties.get(CLIENT_ID_PREFIX)
-        self._fetcher = PartitionFetcher(
+        self._fetchers = ClusterFetchers(
             settings,
-            None if prefix is None else f"{prefix}-{context.subtask_index}",
+            context.subtask_index,
             context.wake_up,
             takes_records=self._rows.takes_records,
+            look_up=look_up,
         )
         self._is_started = False
         self._open: dict[str, _OpenPartition] = {}
@@ -103,7 +116,7 @@ class KafkaSourceReader(SourceReader[Any, KafkaPartitionSplit]):
         if self._rest is not None:
             item, self._rest = self._rest, None
             return item
-        return self._resumed.popleft() if self._resumed else self._fetcher.items.take()
+        return self._resumed.popleft() if self._resumed else self._fetchers.items.take()
 
     def _take(self, item: Fetched, max_rows: int) -> SourceRecords | None:
         """The rows of an item; None = it has none."""
@@ -161,14 +174,14 @@ class KafkaSourceReader(SourceReader[Any, KafkaPartitionSplit]):
         self._finished.append(split.split_id)
         if self._settings.goes_on:
             self._left.append(replace(split, stop=None))
-        self._fetcher.release([split.topic_partition])
+        self._fetchers.release([split.topic_partition])
 
     # ------------------------------------------------------------------ splits
 
     def start(self) -> None:
-        """Start the fetch thread."""
+        """Start the fetch threads."""
         self._is_started = True
-        self._fetcher.start()
+        self._fetchers.start()
 
     def add_splits(self, splits: Sequence[KafkaPartitionSplit]) -> None:
         """Read partitions, too."""
@@ -180,7 +193,7 @@ class KafkaSourceReader(SourceReader[Any, KafkaPartitionSplit]):
             else:
                 added.append(found.assignment)
         if added:
-            self._fetcher.assign(added)
+            self._fetchers.assign(added)
 
     def notify_no_more_splits(self) -> None:
         """End with the last partition."""
@@ -206,15 +219,18 @@ class KafkaSourceReader(SourceReader[Any, KafkaPartitionSplit]):
                     self._resumed.extend(found.waiting)
                     found.waiting.clear()
             if chosen:
-                self._fetcher.pause([found.split.topic_partition for found in chosen], paused=paused)
+                self._fetchers.pause([found.split.topic_partition for found in chosen], paused=paused)
 
     def unreachable_splits(self) -> Collection[str]:
         """Return the ids of the partitions whose broker cannot be reached."""
-        unreachable = self._fetcher.unreachable
+        unreachable = self._fetchers.unreachable
         return frozenset(map(str, unreachable)) if unreachable else ()
 
     def handle_source_event(self, event: Any) -> None:
-        """Release partitions that the enumerator has found removed."""
+        """Release partitions that the enumerator has found removed, or reach a cluster in another way."""
+        if isinstance(event, ClusterMoved):
+            self._reach_again(event.cluster)
+            return
         if not isinstance(event, SplitsRemoved):
             raise TypeError(f"KafkaSourceReader: an event of its enumerator is expected, not {event!r}")
         released: list[KafkaTopicPartition] = []
@@ -224,14 +240,26 @@ class KafkaSourceReader(SourceReader[Any, KafkaPartitionSplit]):
                 released.append(partition)
                 self._finished.append(found.split.split_id)
         if released:
-            self._fetcher.release(released)
+            self._fetchers.release(released)
+            in_use = {found.split.cluster for found in self._open.values()}
+            for cluster in {partition.cluster for partition in released} - in_use:
+                self._fetchers.leave(cluster)
             self._context.wake_up()
+
+    def _reach_again(self, cluster: str) -> None:
+        """Read the partitions of a cluster by a new client, from their positions."""
+        moved = [found for found in self._open.values() if found.split.cluster == cluster]
+        self._fetchers.leave(cluster)
+        self._fetchers.assign([found.begin_again() for found in moved])
+        paused = [found.split.topic_partition for found in moved if found.is_paused]
+        if paused:
+            self._fetchers.pause(paused, paused=True)
 
     # ------------------------------------------------------------------ the engine
 
     def pending_records(self) -> int | None:
         """Return the records between positions and the ends of partitions, as the client knew them a second ago."""
-        ends = self._fetcher.ends
+        ends = self._fetchers.ends
         pending = 0
         for found in list(self._open.values()):
             split = found.split
@@ -249,9 +277,9 @@ class KafkaSourceReader(SourceReader[Any, KafkaPartitionSplit]):
         return self._bytes_read
 
     def close(self) -> None:
-        """End the fetch thread."""
+        """End the fetch threads."""
         if self._is_started:
-            self._fetcher.close()
+            self._fetchers.close()
 
 
 def _behind(item: FetchedMessages, taken: int) -> FetchedMessages:
@@ -270,8 +298,10 @@ def _share(size_bytes: int, taken: int, number: int) -> int:
 class CommittingKafkaReader(KafkaSourceReader):
     """A reader that commits positions to the consumer group when their checkpoint is complete."""
 
-    def __init__(self, context: SourceReaderContext, settings: KafkaSourceSettings) -> None:
-        super().__init__(context, settings)
+    def __init__(
+        self, context: SourceReaderContext, settings: KafkaSourceSettings, look_up: LookUp | None = None
+    ) -> None:
+        super().__init__(context, settings, look_up)
         #: Positions by checkpoint.
         self._to_commit: dict[int, dict[KafkaTopicPartition, int]] = {}
         #: Positions of partitions that have ended, until a checkpoint has them.
@@ -293,7 +323,7 @@ class CommittingKafkaReader(KafkaSourceReader):
         positions = self._to_commit.get(checkpoint_id)
         self._to_commit = {number: kept for number, kept in self._to_commit.items() if number > checkpoint_id}
         if positions:
-            self._fetcher.commit(positions)
+            self._fetchers.commit(positions)
             for place, at in positions.items():
                 if self._ended.get(place) == at:
                     del self._ended[place]

@@ -8,7 +8,7 @@ exception: it stays EARLIEST until the first record is read. Must not import the
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Protocol
 
@@ -145,7 +145,10 @@ def resolve(
             return finder.ends(partitions)
         case _Kind.TIMESTAMP:
             return finder.at_time(partitions, initializer.timestamp_ms)
-    found = {partition: offset for partition, offset in initializer.given if partition in partitions}
+    given = dict(initializer.given)
+    # An offset that is given without a cluster holds for the partition of each cluster.
+    asked = {place: given.get(place, given.get(replace(place, cluster=""))) for place in partitions}
+    found = {place: offset for place, offset in asked.items() if offset is not None}
     if has_group and (rest := _without(partitions, found)):
         found |= finder.committed(rest)
     if rest := _without(partitions, found):

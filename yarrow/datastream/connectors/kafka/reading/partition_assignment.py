@@ -51,6 +51,10 @@ class PartitionAssignment:
         present = set(found)
         return Changes(sorted(present - self._known), sorted(self._known - present))
 
+    def knows(self, topic: str) -> bool:
+        """Return True if a partition of the topic is known."""
+        return any(partition.topic == topic for partition in self._known)
+
     def remade(self, ids: Mapping[str, str]) -> list[tuple[str, str, str]]:
         """Compare ids of topics with the known ones: each topic with another id, its former and its present id."""
         return [

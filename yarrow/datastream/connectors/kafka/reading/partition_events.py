@@ -19,6 +19,16 @@ class PartitionMissing:
 
 
 @dataclass(frozen=True, slots=True)
+class ClusterMoved:
+    """The enumerator says: this cluster is reached in another way now, which the metadata service tells.
+
+    Checkpoints may hold events, so the properties themselves are not in it.
+    """
+
+    cluster: str
+
+
+@dataclass(frozen=True, slots=True)
 class SplitsRemoved:
     """The enumerator says: these partitions have gone, or the program does not subscribe to them any more."""
 

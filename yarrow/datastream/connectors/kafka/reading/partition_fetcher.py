@@ -1,4 +1,4 @@
-"""PartitionFetcher: a thread that consumes assigned partitions with Kafka's client and hands chunks to the reader.
+"""PartitionFetcher: a thread that consumes partitions of one cluster by Kafka's client, and hands chunks to the reader.
 
 Owner: its thread owns the client and all that is not marked; the task's thread gives commands. Messages of the client
 become lists of values within the chunk, so that no message object lives longer. Groups are off: partitions are
@@ -62,6 +62,8 @@ _UNREACHABLE_LOG_SECONDS: Final = 5.0
 _CLOSE_SECONDS: Final = 5.0
 #: Seconds until a partition is read again whose offset a broker has refused.
 _ASK_AGAIN_SECONDS: Final = 0.1
+#: Seconds between two questions to the metadata service about a cluster that it does not tell.
+_LOOK_UP_SECONDS: Final = 1.0
 
 _MISSING: Final = frozenset(
     {
@@ -71,25 +73,29 @@ _MISSING: Final = frozenset(
         KafkaError.UNKNOWN_TOPIC_ID,
     }
 )
+#: Asks for the settings of a cluster by its id; a text says why they are not known now.
+LookUp = Callable[[str], KafkaSourceSettings | str]
 _NOT_THERE: Final = frozenset({KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE})
 
 
 class PartitionFetcher:
-    """The fetch thread of one reader."""
+    """The fetch thread of one reader and cluster."""
 
     def __init__(
         self,
         settings: KafkaSourceSettings,
-        client_id: str | None,
-        wake_reader: Callable[[], None],
+        subtask: int,
+        items: HandOver,
         *,
         takes_records: bool,
+        look_up: LookUp | None = None,
     ) -> None:
+        """`look_up` completes `settings` on the thread, where the program does not say how the cluster is reached."""
         self._settings = settings
-        self._client_id = client_id
-        self._wake_reader = wake_reader
+        self._look_up = look_up
+        self._subtask = subtask
         self._takes_records = takes_records
-        self.items = HandOver(wake_reader)
+        self.items = items
         #: Orders for the thread, under the lock of `items`.
         self._commands: list[Callable[[Consumer], None]] = []
         self._closed = False
@@ -100,9 +106,10 @@ class PartitionFetcher:
         #: Seconds of the client's clock since which a partition cannot be reached, and whether that was logged.
         self._unreachable_since: dict[KafkaTopicPartition, float] = {}
         self._logged: set[KafkaTopicPartition] = set()
-        self._refused = RefusedOffsets(
-            settings.consumer["auto.offset.reset"], settings.unreachable_seconds, perf_counter
-        )
+        #: Offsets that brokers refuse; made on the thread.
+        self._refused: RefusedOffsets
+        #: False until it is known how the cluster is reached. Any thread may read it.
+        self.is_reachable = look_up is None
         self._last_error = ""
         #: Partitions that the reader has paused.
         self._paused: set[tuple[str, int]] = set()
@@ -159,27 +166,37 @@ class PartitionFetcher:
     def commit(self, offsets: Mapping[KafkaTopicPartition, int]) -> None:
         """Commit offsets to the group, without waiting. They are for others to look at."""
         places = [_place(entry, offset) for entry, offset in offsets.items()]
-        if places:
-            self._command(lambda consumer: consumer.commit(offsets=places, asynchronous=True))
 
-    def close(self) -> None:
-        """End the thread and close the client; commits that are under way are sent before."""
+        def act(consumer: Consumer) -> None:
+            if self._settings.commits:
+                consumer.commit(offsets=places, asynchronous=True)
+
+        if places:
+            self._command(act)
+
+    def stop(self) -> None:
+        """Let the thread end and close the client; commits that are under way are sent before."""
         with self.items.changed:
             self._closed = True
-            self.items.changed.notify()
+            self.items.changed.notify_all()
+
+    def join(self) -> None:
+        """Wait a while for the end of the thread."""
         if self._thread.is_alive():
             self._thread.join(_CLOSE_SECONDS)
 
     def _command(self, act: Callable[[Consumer], None]) -> None:
         with self.items.changed:
             self._commands.append(act)
-            self.items.changed.notify()
+            self.items.changed.notify_all()
 
     # ------------------------------------------------------------- the fetch thread
 
     def _run(self) -> None:
         consumer = None
         try:
+            if not self._know_settings():
+                return
             consumer = self._make_consumer()
             while self._obey(consumer):
                 if self.items.is_full or not self._assigned:
@@ -187,18 +204,38 @@ class PartitionFetcher:
                 else:
                     self._let_go(consumer)
                     self._fetch(consumer)
-        except KafkaException as error:
-            self.items.put(FetchFailure(self._as_ours(error)))
         except BaseException as error:  # The reader raises it on its own thread.
-            self.items.put(FetchFailure(error))
+            if not self._closed:
+                ours = self._as_ours(error) if isinstance(error, KafkaException) else error
+                self.items.put(FetchFailure(ours))
         finally:
             if consumer is not None:
                 consumer.close()
 
+    def _know_settings(self) -> bool:
+        """Find how the cluster is reached; False = the fetcher was closed. Raises KafkaUnreachableError."""
+        look_up, deadline = self._look_up, perf_counter() + self._settings.unreachable_seconds
+        while look_up is not None and not self._closed:
+            found = look_up(self._settings.cluster)
+            if isinstance(found, KafkaSourceSettings):
+                self._settings, look_up = found, None
+            elif perf_counter() >= deadline:
+                raise KafkaUnreachableError(f"cluster {self._settings.cluster} cannot be read: {found}")
+            else:
+                _LOG.warning("Kafka: cluster %s cannot be read now: %s", self._settings.cluster, found)
+                with self.items.changed:
+                    self.items.changed.wait_for(lambda: self._closed, _LOOK_UP_SECONDS)
+        if self._closed:
+            return False
+        reset, seconds = self._settings.consumer["auto.offset.reset"], self._settings.unreachable_seconds
+        self._refused = RefusedOffsets(reset, seconds, perf_counter)
+        self.is_reachable = True
+        return True
+
     def _make_consumer(self) -> Consumer:
         settings = dict(self._settings.consumer)
-        if self._client_id is not None:
-            settings["client.id"] = self._client_id
+        if (prefix := self._settings.client_id_prefix) is not None:
+            settings["client.id"] = f"{prefix}-{self._subtask}"
         settings["statistics.interval.ms"] = _STATISTICS_MS
         # The client would go to another offset without a look at whether the partition has this one.
         settings["auto.offset.reset"] = "error"
@@ -215,8 +252,9 @@ class PartitionFetcher:
 
     def _as_ours(self, error: KafkaException) -> KafkaConnectorError:
         text = error.args[0].str() if isinstance(error.args[0], KafkaError) else str(error)
+        named = f" for cluster {self._settings.cluster}" if self._settings.cluster else ""
         return KafkaConnectorError(
-            f"Kafka's client failed: {self._settings.properties.with_secrets_hidden(text)}"
+            f"Kafka's client{named} failed: {self._settings.properties.with_secrets_hidden(text)}"
         )
 
     def _obey(self, consumer: Consumer) -> bool:
@@ -339,8 +377,9 @@ class PartitionFetcher:
     def _go_on(self, consumer: Consumer, assignment: AssignedPartition, asked: int, reason: str) -> None:
         """Read on where the broker has refused an offset. Raises KafkaOffsetOutOfRangeError."""
         place = assignment.partition
+        settings = self._settings
         cluster = ClusterClient(
-            self._settings.consumer, self._settings.properties, self._settings.request_seconds
+            settings.consumer, settings.properties, settings.request_seconds, label=settings.label
         )
         first, end = cluster.beginnings([place])[place], cluster.ends([place])[place]
         offset = self._refused.next_offset(place, asked, first, end, reason)
@@ -381,10 +420,12 @@ class PartitionFetcher:
         unreachable = frozenset(self._unreachable_since)
         if unreachable != self.unreachable:
             self.unreachable = unreachable
-            self._wake_reader()
+            self.items.wake_reader()
 
     def _watch(self, place: KafkaTopicPartition, reason: str, seconds: float) -> None:
         """Log that a partition cannot be reached, and raise KafkaUnreachableError behind the deadline."""
+        if self._closed:
+            return
         deadline = self._settings.unreachable_seconds
         servers = self._settings.properties["bootstrap.servers"]
         why = f"{reason}{'; ' if self._last_error else ''}{self._last_error}"

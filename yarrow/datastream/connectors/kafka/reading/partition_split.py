@@ -20,22 +20,24 @@ EARLIEST: Final = -2
 class KafkaPartitionSplit(SourceSplit):
     """A partition from `position` on, up to but not including the offset `stop`.
 
-    `position` is the offset of the next record, or EARLIEST. `stop` None means that the split has no end.
+    `position` is the offset of the next record, or EARLIEST. `stop` None means that the split has no end. `cluster` is
+    the id of the cluster, "" where the source reads one cluster alone.
     """
 
     topic: str
     partition: int
     position: int
     stop: int | None = None
+    cluster: str = ""
 
     @property
     def split_id(self) -> str:
-        return f"{self.topic}-{self.partition}"
+        return str(self.topic_partition)
 
     @property
     def topic_partition(self) -> KafkaTopicPartition:
         """The partition without its offsets."""
-        return KafkaTopicPartition(self.topic, self.partition)
+        return KafkaTopicPartition(self.topic, self.partition, self.cluster)
 
     @property
     def is_complete(self) -> bool:
@@ -45,4 +47,5 @@ class KafkaPartitionSplit(SourceSplit):
 
 def owner_of(partition: KafkaTopicPartition, parallelism: int) -> int:
     """The subtask that reads the partition: the same in every process, and even over the partitions of a topic."""
-    return (zlib.crc32(partition.topic.encode()) + partition.partition) % parallelism
+    topic = f"{partition.cluster}{partition.topic}"
+    return (zlib.crc32(topic.encode()) + partition.partition) % parallelism

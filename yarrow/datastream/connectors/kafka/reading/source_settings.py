@@ -27,6 +27,7 @@ OWNER: Final = "KafkaSource"
 #: Properties of the source itself, which the client does not know.
 DISCOVERY_INTERVAL: Final = "partition.discovery.interval.ms"
 COMMIT_ON_CHECKPOINT: Final = "commit.offsets.on.checkpoint"
+OFFSET_RESET: Final = "auto.offset.reset"
 REQUEST_TIMEOUT: Final = "default.api.timeout.ms"
 UNREACHABLE_TIMEOUT: Final = "broker.unreachable.timeout.ms"
 _WITHOUT_EFFECT: Final = "register.consumer.metrics"
@@ -61,28 +62,50 @@ class KafkaSourceSettings:
     errors: ErrorHandling = FAILING
     #: Partitions that have come to their end are left to a stream that reads on.
     goes_on: bool = False
+    #: The id of the cluster that these settings reach; "" = the source reads one cluster alone.
+    cluster: str = ""
 
     def check(self) -> None:
         """Raise InvalidProgramError for the first property that is wrong."""
         _ = self.consumer
+        self.check_own()
+
+    def check_own(self) -> None:
+        """Raise InvalidProgramError for the first property of the source itself that is wrong."""
         for key, least in ((REQUEST_TIMEOUT, 1), (UNREACHABLE_TIMEOUT, 1), (DISCOVERY_INTERVAL, None)):
-            _milliseconds(self.properties, key, 1, least)
+            self._milliseconds(key, 1, least)
         if self.properties.get(COMMIT_ON_CHECKPOINT, "true").lower() not in {"true", "false"}:
-            raise InvalidProgramError(f"{OWNER}: property {COMMIT_ON_CHECKPOINT} must be true or false")
+            raise InvalidProgramError(f"{self.owner}: property {COMMIT_ON_CHECKPOINT} must be true or false")
         for initializer in (self.starting, self.stopping):
             if initializer is not None and initializer.needs_group and self.group_id is None:
                 raise InvalidProgramError(
-                    f"{OWNER}: committed offsets are those of a consumer group; name it by set_group_id"
+                    f"{self.owner}: committed offsets are those of a consumer group; name it by set_group_id"
                 )
+
+    @property
+    def owner(self) -> str:
+        """Who is named in errors about properties."""
+        return f"cluster {self.cluster}" if self.cluster else OWNER
+
+    @property
+    def label(self) -> str:
+        """The brokers that are asked first, and the cluster's id, for messages."""
+        servers = self.properties["bootstrap.servers"]
+        return f"{servers} (cluster {self.cluster})" if self.cluster else servers
 
     @cached_property
     def consumer(self) -> dict[str, str]:
         """The settings of the client. Raises InvalidProgramError."""
-        ours = {key: value for key, value in self.properties.items() if key not in _OWN}
-        settings = consumer_settings(OWNER, ours)
-        if (prefix := self.properties.get(CLIENT_ID_PREFIX)) is not None:
+        settings = consumer_settings(self.owner, of_client(self.properties))
+        if (prefix := self.client_id_prefix) is not None:
             settings["client.id"] = prefix
         return settings
+
+    @property
+    def client_id_prefix(self) -> str | None:
+        """How the ids of clients begin, with the cluster's id; None = the program does not say."""
+        prefix = self.properties.get(CLIENT_ID_PREFIX)
+        return f"{prefix}-{self.cluster}" if prefix is not None and self.cluster else prefix
 
     @property
     def group_id(self) -> str | None:
@@ -98,28 +121,39 @@ class KafkaSourceSettings:
     @property
     def skips_removed_records(self) -> bool:
         """Whether reading goes on elsewhere, if the offset to be read next is not on the broker."""
-        return self.consumer["auto.offset.reset"] != "error"
+        return self.properties.get(OFFSET_RESET, "none") not in {"none", "error"}
 
     @property
     def discovery_seconds(self) -> float | None:
         """Seconds between two looks for partitions; None = one look."""
         if self.is_bounded:
             return None
-        interval = _milliseconds(self.properties, DISCOVERY_INTERVAL, _DISCOVERY_MS)
+        interval = self._milliseconds(DISCOVERY_INTERVAL, _DISCOVERY_MS)
         return interval / 1000 if interval > 0 else None
 
     @property
     def request_seconds(self) -> float:
         """Seconds within which the cluster must answer the enumerator."""
-        return _milliseconds(self.properties, REQUEST_TIMEOUT, _REQUEST_MS) / 1000
+        return self._milliseconds(REQUEST_TIMEOUT, _REQUEST_MS) / 1000
 
     @property
     def unreachable_seconds(self) -> float:
         """Seconds after which a partition whose broker cannot be reached fails the job."""
-        return _milliseconds(self.properties, UNREACHABLE_TIMEOUT, _UNREACHABLE_MS) / 1000
+        return self._milliseconds(UNREACHABLE_TIMEOUT, _UNREACHABLE_MS) / 1000
+
+    def _milliseconds(self, key: str, default: int, least: int | None = None) -> int:
+        return milliseconds(self.owner, self.properties, key, default, least)
 
 
-def _milliseconds(properties: Mapping[str, str], key: str, default: int, least: int | None = None) -> int:
+def of_client(properties: Mapping[str, str]) -> dict[str, str]:
+    """The properties that are not those of the source itself."""
+    return {key: value for key, value in properties.items() if key not in _OWN}
+
+
+def milliseconds(
+    owner: str, properties: Mapping[str, str], key: str, default: int, least: int | None = None
+) -> int:
+    """A property in milliseconds. Raises InvalidProgramError if it is no number or less than `least`."""
     text = properties.get(key)
     if text is None:
         return default
@@ -129,5 +163,5 @@ def _milliseconds(properties: Mapping[str, str], key: str, default: int, least: 
         value = None
     if value is None or (least is not None and value < least):
         bound = "" if least is None else f" of {least} or more"
-        raise InvalidProgramError(f"{OWNER}: property {key} must be milliseconds{bound}, not {text!r}")
+        raise InvalidProgramError(f"{owner}: property {key} must be milliseconds{bound}, not {text!r}")
     return value

@@ -76,7 +76,7 @@ class Context:
 @pytest.fixture
 def answers(monkeypatch: pytest.MonkeyPatch) -> Answers:
     answers = Answers()
-    monkeypatch.setattr(kafka_enumerator, "ClusterClient", lambda *_: answers)
+    monkeypatch.setattr(kafka_enumerator, "ClusterClient", lambda *_, **__: answers)
     return answers
 
 

@@ -43,7 +43,7 @@ def test_a_poll_returns_behind_each_chunk_also_if_no_record_gives_a_row() -> Non
     reader = KafkaSourceReader(ReaderContext(0, 1), source.settings)
     reader.add_splits([KafkaPartitionSplit("t", 0, 0)])
     for first in (0, CHUNK):
-        reader._fetcher.items.put(chunk(reader, first))
+        reader._fetchers.items.put(chunk(reader, first))
     for behind in (CHUNK, 2 * CHUNK):
         found = reader.poll(1000)
         assert isinstance(found, SourceRecords) and list(found.rows) == []

@@ -8,7 +8,7 @@ from yarrow.common.serialization import SimpleStringSchema
 from yarrow.datastream.connectors.kafka import KafkaSource
 from yarrow.datastream.connectors.kafka.cluster.kafka_errors import KafkaUnreachableError
 from yarrow.datastream.connectors.kafka.cluster.topic_partition import KafkaTopicPartition
-from yarrow.datastream.connectors.kafka.reading.fetched_items import AssignedPartition, FetchFailure
+from yarrow.datastream.connectors.kafka.reading.fetched_items import AssignedPartition, FetchFailure, HandOver
 from yarrow.datastream.connectors.kafka.reading.partition_fetcher import PartitionFetcher
 
 PLACE = KafkaTopicPartition("t", 0)
@@ -19,7 +19,7 @@ def fetcher() -> PartitionFetcher:
     builder = KafkaSource.builder().set_bootstrap_servers("localhost:1").set_topics("t")
     builder.set_property("broker.unreachable.timeout.ms", "2000")
     source = builder.set_value_only_deserializer(SimpleStringSchema()).build()
-    made = PartitionFetcher(source.settings, None, lambda: None, takes_records=False)
+    made = PartitionFetcher(source.settings, 0, HandOver(lambda: None), takes_records=False)
     made._assigned[PLACE.topic, PLACE.partition] = AssignedPartition(PLACE, 0)
     return made
 
