@@ -118,8 +118,9 @@ def poll_until(harness: SourceHarness, condition: Callable[[], bool]) -> None:
     wait_until(holds, lambda: str(harness.rows))
 
 
-def discover(harness: SourceHarness) -> None:
-    """Runs the enumerator's timers, as if their time had come."""
+def discover(harness: SourceHarness) -> bool:
+    """Runs the enumerator's timers, as if their time had come. False: none waited."""
     later, harness.later = harness.later, []
     for _, action in later:
         action()
+    return bool(later)

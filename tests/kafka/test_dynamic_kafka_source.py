@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.embedded.waiting import wait_until
-from tests.kafka.counting_job import UpToEnd, Words, counting, run_until_fired, written
+from tests.kafka.counting_job import Run, UpToEnd, Words, counting, run_until_fired, written
 from tests.kafka.streams_of_clusters import (
     StreamsOfClusters,
     WordsOfClusters,
@@ -195,7 +195,7 @@ def test_a_cluster_that_is_added_and_does_not_answer_is_named(streams: StreamsOf
         discover(harness)
         assert harness.poll() is not None, "the job goes on meanwhile"
         with pytest.raises(KafkaUnreachableError, match=r"localhost:1 \(cluster south\) did not answer"):
-            wait_until(lambda: discover(harness) is not None)
+            wait_until(lambda: not discover(harness))
     with pytest.raises(KafkaUnreachableError, match=r"localhost:1 \(cluster south\) did not answer"):
         running(source).__enter__()
 
@@ -211,13 +211,13 @@ def test_one_cluster_whose_topics_are_streams(streams: StreamsOfClusters) -> Non
 
 
 @pytest.mark.fault
-def test_rows_of_both_clusters_are_there_once_behind_a_killed_worker(
+def test_rows_of_both_clusters_are_there_once_behind_a_killed_worker_and_a_savepoint(
     streams: StreamsOfClusters, tmp_path: Path
 ) -> None:
     parts = []
-    for name, cluster in streams.clusters.items():
+    for name, kafka in streams.clusters.items():
         streams.tell(name, [streams.topic])
-        parts.append(Words(cluster.bootstrap_servers, streams.topic, PARTITIONS))
+        parts.append(Words(kafka.bootstrap_servers, streams.topic, PARTITIONS))
     words = WordsOfClusters(*parts)
     plan, gates = FaultPlan(0, "checkpoint.inside-snapshot", FaultAction.KILL, 2), tmp_path / "gates"
     gates.mkdir()
@@ -227,7 +227,13 @@ def test_rows_of_both_clusters_are_there_once_behind_a_killed_worker(
         planner = FileFaultPlanner(plan, str(gates), lambda: cluster.processes[:1])
         env = counting(cluster, tmp_path, source, configuration_of(plan, str(gates)))
         run = run_until_fired(cluster, env, words, planner)
+        run.until_completed()
         assert run.restarts() > 0
+        savepoint = run.client.stop_with_savepoint(False, str(tmp_path / "savepoints")).result()
+        words.send(100)
+        settings = {"execution.state-recovery.path": savepoint, "parallelism.default": "1"}
+        env = counting(cluster, tmp_path, source, settings)
+        run = Run(cluster, cluster.submit(env.get_job_graph("counts")))
         words.end()
         run.ends()
     assert written(tmp_path) == words.counts()

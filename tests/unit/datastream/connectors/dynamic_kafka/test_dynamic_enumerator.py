@@ -149,7 +149,8 @@ def started(
     return enumerator, context
 
 
-DISCOVERING = {"stream-metadata-discovery-interval-ms": 1000}
+DISCOVERING: dict[str, Any] = {"stream-metadata-discovery-interval-ms": 1000}
+FAILING_ONCE: dict[str, Any] = DISCOVERING | {"stream-metadata-discovery-failure-threshold": 2}
 
 
 def ids(context: Context) -> list[str]:
@@ -211,7 +212,7 @@ def test_readers_hear_that_a_cluster_is_reached_in_another_way(topics: Topics) -
 
 def test_a_service_may_fail_so_often_behind_each_other(topics: Topics) -> None:
     told = Told(east=["t"])
-    _, context = started(told, **DISCOVERING, **{"stream-metadata-discovery-failure-threshold": 2})
+    _, context = started(told, **FAILING_ONCE)
     for _ in range(2):
         told.failure = ValueError("no answer")
         context.pass_time()
