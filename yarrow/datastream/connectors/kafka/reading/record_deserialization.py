@@ -122,7 +122,8 @@ def letter_reader(
     def read(letter: DeadLetter) -> SourceRecords:
         message: Any = letter.raw
         if maker.takes_records:
-            topic, _, partition = letter.split.rpartition("-")
+            # A cluster's id stands before the topic, which has no slash.
+            topic, _, partition = letter.split.rpartition("/")[2].rpartition("-")
             message = ConsumerRecord(
                 topic,
                 int(partition),

@@ -11,11 +11,13 @@ import pytest
 from yarrow.common.serialization import ByteArraySchema, DeserializationSchema, SimpleStringSchema
 from yarrow.common.typeinfo import TypeInformation, Types
 from yarrow.common.values.error_handling import ErrorPolicy
+from yarrow.datastream.connectors.dead_letters import DeadLetter
 from yarrow.datastream.connectors.kafka.cluster.kafka_errors import KafkaRecordError
 from yarrow.datastream.connectors.kafka.reading.record_deserialization import (
     ConsumerRecord,
     KafkaRecordDeserializationSchema,
     MadeRows,
+    letter_reader,
     row_maker,
 )
 from yarrow.datastream.formats.json import JsonColumnsDeserializationSchema, JsonRowDeserializationSchema
@@ -186,3 +188,14 @@ def test_a_schema_that_raises_stop_iteration_loses_no_record_behind_it(policy: E
         assert maker.make("t-0", messages, [1, 2, 3, 4], range(4)) == MadeRows(
             ["a", "c", "d"], [1, 3, 4], 1, False
         )
+
+
+@pytest.mark.parametrize("split", ["orders-2-7", "west-1/orders-2-7"])
+def test_a_letter_of_any_cluster_is_read_as_a_record_of_its_topic(split: str) -> None:
+    letter = DeadLetter(split=split, position=5, raw=b"x", error="e", traceback="t")
+
+    class Place(Headers):
+        def deserialize(self, record: ConsumerRecord) -> Iterator[Any]:
+            yield record.topic, record.partition
+
+    assert list(letter_reader(Place(), ErrorPolicy.FAIL)(letter).rows) == [("orders-2", 7)]
