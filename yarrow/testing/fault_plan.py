@@ -206,8 +206,9 @@ class FileFaultPlanner:
 
     @property
     def pid(self) -> int:
-        """The process in which the fault happened last."""
-        return int(json.loads(self._fired.read_text())["pid"])
+        """The process in which the fault happened last; 0 before it has written that down."""
+        written = self._fired.read_text() if self._fired.exists() else ""
+        return int(json.loads(written)["pid"]) if written.endswith("}") else 0
 
     def let_go(self) -> None:
         """Lets a process go on that HOLD has stopped."""

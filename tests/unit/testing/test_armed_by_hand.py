@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -47,3 +49,27 @@ def test_other_points_need_no_rows(tmp_path: Path) -> None:
     assert planner("checkpoint.before-snapshot", tmp_path).fires(
         "checkpoint.before-snapshot", {"checkpoint_id": 1}
     )
+
+
+def test_a_held_process_stands_still_until_it_may_go_on(tmp_path: Path) -> None:
+    point = "checkpoint.before-snapshot"
+    test = ArmedByHand(FaultPlan(0, point, FaultAction.HOLD, seconds=600.0), str(tmp_path))
+    test.arm()
+    held = ArmedByHand(test.plan, str(tmp_path))
+    process = threading.Thread(target=held.reached, args=(point, {"checkpoint_id": 1}))
+    assert test.pid == 0
+    process.start()
+    while not test.pid:
+        process.join(0.01)
+    assert (test.pid, test.has_gone_on, process.is_alive()) == (os.getpid(), False, True)
+    test.let_go()
+    process.join(60.0)
+    assert test.has_gone_on and not process.is_alive()
+
+
+def test_a_held_process_is_not_held_for_ever(tmp_path: Path) -> None:
+    point = "checkpoint.before-snapshot"
+    held = ArmedByHand(FaultPlan(0, point, FaultAction.HOLD, seconds=0.05), str(tmp_path))
+    held.arm()
+    held.reached(point, {"checkpoint_id": 1})
+    assert held.has_fired and held.has_gone_on

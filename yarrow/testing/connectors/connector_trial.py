@@ -173,7 +173,7 @@ class _Trial:
             cluster.add_task_executor()
         planner = ArmedByHand(fault, str(self._gates))
         self._arm(planner, [job])
-        self._feed_until(lambda: planner.has_fired, f"{fault}", [job])
+        self._feed_until(lambda: planner.pid > 0, f"{fault}", [job])
         self._cut(cluster, planner.pid)
         if not plan.late:
             planner.let_go()
