@@ -9,10 +9,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from itertools import repeat
-from typing import TYPE_CHECKING, BinaryIO, Generic, TypeVar
+from typing import TYPE_CHECKING, BinaryIO, Generic, Self, TypeVar
 
 from yarrow.common.typeinfo import TypeInformation, Types
 from yarrow.common.types import Row
+from yarrow.common.values.kept_schema import KeptSchema
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -24,6 +25,7 @@ __all__ = [
     "ColumnarDeserializationSchema",
     "DeserializationSchema",
     "Encoder",
+    "KeepsSchema",
     "MultiRecordDeserializationSchema",
     "RowFieldExtractorSchema",
     "SchemaUnavailableError",
@@ -90,6 +92,18 @@ class DeserializationSchema(ABC, Generic[OUT]):
     @abstractmethod
     def get_produced_type(self) -> TypeInformation:
         """Return the type of the records."""
+
+
+class KeepsSchema(ABC):
+    """A deserialization schema that asked for a schema when the program was built; snapshots keep what it got."""
+
+    @abstractmethod
+    def kept_schema(self) -> KeptSchema | None:
+        """Return what a snapshot keeps; None = the program has asked for nothing."""
+
+    @abstractmethod
+    def with_kept_schema(self, kept: KeptSchema) -> Self:
+        """Return this with the schema that a snapshot has kept of it."""
 
 
 class MultiRecordDeserializationSchema(DeserializationSchema[OUT]):

@@ -228,6 +228,10 @@ class StreamExecutionEnvironment(EnvironmentSettings):
     ) -> DataStream:
         source = self.in_default_file_system(source)
         source.validate()
+        if source.kept_schema() is not None:
+            from yarrow.datastream.program.kept_schemas import with_kept_schema
+
+            source = with_kept_schema(source, name, self._settings())
         schema = source.produced_schema()
         scan = None
         if schema is not None:

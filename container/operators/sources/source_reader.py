@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import inf
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
+from yarrow.common.values.kept_schema import KEPT_SCHEMA
 from yarrow.common.values.rate_limit import RateLimit
 from yarrow.common.watermark_strategy import WatermarkStrategy
 from yarrow.container.codegen.user_functions import load_function
@@ -23,6 +24,7 @@ from yarrow.container.operators.sources.carried_records import (
     decode_carried,
     encode_carried,
 )
+from yarrow.container.operators.sources.kept_schema import with_kept_schema
 from yarrow.container.operators.sources.source_alignment import ALIGNMENT_BOUND, SourceAlignment
 from yarrow.container.operators.sources.source_head import SourceHead
 from yarrow.container.operators.sources.source_metrics import register_pending
@@ -100,7 +102,8 @@ class ReadingSource(SourceHead):
     """Polls the reader of a Source.
 
     Its state has three parts: the splits with their positions, the number of the enumerator's last event, and
-    unprocessed records. That of a history has the watermark with which the stream begins too.
+    unprocessed records. That of a history has the watermark with which the stream begins too. A source that has asked
+    for a schema keeps that as well.
     """
 
     reads_ahead = True
@@ -110,6 +113,7 @@ class ReadingSource(SourceHead):
         CARRIED: OperatorStateMode.UNION,
         HANDED_WATERMARK: OperatorStateMode.UNION,
         ALIGNMENT_BOUND: OperatorStateMode.UNION,
+        KEPT_SCHEMA: OperatorStateMode.UNION,
     }
 
     def __init__(self, name: str, spec: SourceOperator) -> None:
@@ -158,8 +162,8 @@ class ReadingSource(SourceHead):
         environment = self.context.environment
         declared = declared_type(self.context.descriptor.output_type)
         self._gives_fixed_rows = declared is not None and declared.is_immutable
-        source: Source[Any, SourceSplit] = load_function(self._blob, self.name)
-        self._source = source
+        loaded: Source[Any, SourceSplit] = load_function(self._blob, self.name)
+        source = self._source = with_kept_schema(loaded, self.name, self.context)
         self.emits_new_rows = source.makes_new_rows
         if source.errors.is_bounded:
             # Imported late: most programs set no bound.

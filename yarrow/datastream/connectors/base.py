@@ -20,6 +20,7 @@ from yarrow.common.values.delivery import KeptBy as KeptBy
 from yarrow.common.values.delivery import Replay as Replay
 from yarrow.common.values.delivery import SinkDelivery
 from yarrow.common.values.error_handling import FAILING, ErrorHandling
+from yarrow.common.values.kept_schema import KeptSchema
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -328,6 +329,17 @@ class Source(ABC, Generic[T, SplitT]):
     def produced_schema(self) -> pa.Schema | None:
         """An Arrow schema makes the source columnar: its readers return record batches."""
         return None
+
+    def kept_schema(self) -> KeptSchema | None:
+        """Return the schema that the program has asked for when it was built; None = it has asked for none.
+
+        The engine stores it with the splits. A job that goes on from a snapshot reads by the schema of its first start.
+        """
+        return None
+
+    def with_kept_schema(self, kept: KeptSchema) -> Source[T, SplitT]:
+        """Return the source that reads by the schema which a snapshot has kept of it."""
+        raise TypeError(f"{type(self).__name__} keeps no schema: it has kept_schema without with_kept_schema")
 
     @property
     def scanned_format(self) -> str | None:

@@ -6,11 +6,14 @@ Owner: the client for building; the engine for the rest. Must not load the clien
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from copy import copy
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 
-from yarrow.common.serialization import ColumnarDeserializationSchema, DeserializationSchema
+from yarrow.common.serialization import ColumnarDeserializationSchema, DeserializationSchema, KeepsSchema
 from yarrow.common.typeinfo import TypeInformation
 from yarrow.common.values.error_handling import ErrorHandling, ErrorPolicy, error_handling
+from yarrow.common.values.kept_schema import KeptSchema
 from yarrow.datastream.connectors.base import Boundedness, Replay, Source, SourceRecords
 from yarrow.datastream.connectors.dead_letters import DeadLetter
 from yarrow.datastream.connectors.kafka.cluster.client_properties import CLIENT_ID_PREFIX, as_text
@@ -56,6 +59,19 @@ class DescribedKafkaSource(Source[T, KafkaPartitionSplit], Generic[T]):
     def letter_reader(self) -> Callable[[DeadLetter], SourceRecords]:
         """Return what reads records of letters by the deserializer."""
         return letter_reader(self._settings.schema, self._settings.errors.policy)
+
+    def kept_schema(self) -> KeptSchema | None:
+        """The schema that the deserializer has asked a registry for."""
+        schema = self._settings.schema
+        return schema.kept_schema() if isinstance(schema, KeepsSchema) else None
+
+    def with_kept_schema(self, kept: KeptSchema) -> Self:
+        """The source whose deserializer reads by a schema of a snapshot."""
+        schema = self._settings.schema
+        assert isinstance(schema, KeepsSchema)
+        changed = copy(self)
+        changed._settings = replace(self._settings, schema=schema.with_kept_schema(kept))
+        return changed
 
     def produced_type(self) -> TypeInformation | None:
         """The type that the deserializer declares."""

@@ -10,8 +10,9 @@ from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any
 
-from yarrow.common.serialization import DeserializationSchema
+from yarrow.common.serialization import DeserializationSchema, KeepsSchema
 from yarrow.common.typeinfo import TypeInformation
+from yarrow.common.values.kept_schema import KeptSchema
 from yarrow.datastream.formats.avro_schema import AvroSchema, GenericRecordAvroTypeInfo
 from yarrow.datastream.formats.avro_values import row_reader, row_type_of
 from yarrow.datastream.formats.registry.avro_messages import AvroMessages
@@ -26,7 +27,7 @@ from yarrow.runtime.common.errors import InvalidProgramError
 _READER = "ConfluentRegistryAvroDeserializationSchema"
 
 
-class ConfluentRegistryAvroDeserializationSchema(DeserializationSchema[Any]):
+class ConfluentRegistryAvroDeserializationSchema(DeserializationSchema[Any], KeepsSchema):
     """Messages of Avro as records of one schema, whatever schemas their writers had.
 
     Made by `for_generic` and `for_row_type_info`.
@@ -98,6 +99,16 @@ class ConfluentRegistryAvroDeserializationSchema(DeserializationSchema[Any]):
         """
         return self._read(message)
 
+    def kept_schema(self) -> KeptSchema:
+        """The schema by which the job begins to read."""
+        return self._choice.kept()
+
+    def with_kept_schema(self, kept: KeptSchema) -> ConfluentRegistryAvroDeserializationSchema:
+        """The same, by the schema of a snapshot."""
+        settings, _, evolution, makes_rows = self._state
+        choice = ReaderChoice.of_kept(kept)
+        return ConfluentRegistryAvroDeserializationSchema(settings, choice, evolution, makes_rows)
+
     def get_produced_type(self) -> TypeInformation:
         """The type of the records."""
         return self._type
@@ -113,7 +124,7 @@ def _choice(settings: RegistrySettings, schema: AvroSchema | str | RegistrySubje
     if isinstance(schema, RegistrySubject):
         found = registered(settings, schema, AVRO)
         text = WriterSchemas.avro_text(found)
-        return ReaderChoice(text, found.subject, found.version)
+        return ReaderChoice(text, found.subject, found.version, is_latest=schema.version is None)
     if isinstance(schema, AvroSchema | str):
         return ReaderChoice(schema.text if isinstance(schema, AvroSchema) else schema)
     raise InvalidProgramError(

@@ -5,9 +5,11 @@ Owner: any thread; plain values. The latest version of a subject is fixed when t
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from yarrow.common.values.kept_schema import KeptSchema
 from yarrow.datastream.formats.registry.registered_schema import RegisteredSchema, SchemaReference
 from yarrow.datastream.formats.registry.settings import RegistrySettings
 from yarrow.datastream.formats.registry.subjects import RegistrySubject
@@ -23,6 +25,19 @@ class ReaderChoice:
     version: int | None = None
     #: Name of a reference -> the text that the schema refers to, where the text does not contain it.
     referred: tuple[tuple[str, str], ...] = ()
+    #: The program has asked for the latest version.
+    is_latest: bool = False
+
+    def kept(self) -> KeptSchema:
+        """Return what snapshots keep."""
+        content = json.dumps([self.text, self.subject, self.version, self.referred])
+        return KeptSchema((self.subject or "") if self.is_latest else "", str(self), content)
+
+    @staticmethod
+    def of_kept(kept: KeptSchema) -> ReaderChoice:
+        """Return the choice that a snapshot has kept."""
+        text, subject, version, referred = json.loads(kept.content)
+        return ReaderChoice(text, subject, version, tuple(map(tuple, referred)), bool(kept.subject))
 
     def __str__(self) -> str:
         if self.subject is None:

@@ -12,8 +12,9 @@ from typing import Any
 
 import msgspec
 
-from yarrow.common.serialization import DeserializationSchema
+from yarrow.common.serialization import DeserializationSchema, KeepsSchema
 from yarrow.common.typeinfo import RowTypeInfo, TypeInformation, Types
+from yarrow.common.values.kept_schema import KeptSchema
 from yarrow.datastream.formats.json_rows import row_decoder, rows_decoder
 from yarrow.datastream.formats.registry.chosen_schema import ReaderChoice, registered
 from yarrow.datastream.formats.registry.evolution import SchemaEvolution, evolution_of, evolution_of_rows
@@ -31,7 +32,7 @@ from yarrow.runtime.common.errors import InvalidProgramError
 _READER = "ConfluentRegistryJsonDeserializationSchema"
 
 
-class ConfluentRegistryJsonDeserializationSchema(DeserializationSchema[Any]):
+class ConfluentRegistryJsonDeserializationSchema(DeserializationSchema[Any], KeepsSchema):
     """Messages of JSON as records of one schema, whatever schemas their writers had.
 
     Made by `for_generic` and `for_row_type_info`.
@@ -138,6 +139,18 @@ class ConfluentRegistryJsonDeserializationSchema(DeserializationSchema[Any]):
             return super().deserialize_many(messages)
         return self._decode_many(self._messages.json_of_all(messages))
 
+    def kept_schema(self) -> KeptSchema | None:
+        """The schema by which the job begins to read; None = the program declares a type."""
+        return None if self._choice is None else self._choice.kept()
+
+    def with_kept_schema(self, kept: KeptSchema) -> ConfluentRegistryJsonDeserializationSchema:
+        """The same, by the schema of a snapshot."""
+        settings, _, row_type, evolution, validates = self._state
+        choice = ReaderChoice.of_kept(kept)
+        if row_type is not None:
+            row_type = row_type_of_shape(_shape_of(choice))
+        return ConfluentRegistryJsonDeserializationSchema(settings, choice, row_type, evolution, validates)
+
     def get_produced_type(self) -> TypeInformation:
         """The type of the records."""
         return self._row_type or Types.PICKLED_BYTE_ARRAY()
@@ -160,7 +173,8 @@ def _shape_of(choice: ReaderChoice) -> JsonShape:
 def _choice(settings: RegistrySettings, schema: str | RegistrySubject) -> ReaderChoice:
     if isinstance(schema, RegistrySubject):
         found = registered(settings, schema, JSON)
-        return ReaderChoice(found.text, found.subject, found.version, found.referred)
+        is_latest = schema.version is None
+        return ReaderChoice(found.text, found.subject, found.version, found.referred, is_latest)
     if isinstance(schema, str):
         return ReaderChoice(schema)
     raise InvalidProgramError(

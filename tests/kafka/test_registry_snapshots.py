@@ -1,0 +1,110 @@
+"""A job that goes on from a savepoint reads by the schema of its first start, whatever the registry has got since."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cluster.embedded.waiting import wait_until
+from tests.kafka.test_message_formats import written
+from tests.kafka.test_registry_avro import FIRST, SECOND, Writer
+from tests.support.kafka.cluster import KafkaCluster
+from tests.support.registry.server import RegistryServer
+from yarrow.common import WatermarkStrategy
+from yarrow.datastream.connectors.kafka import KafkaSource
+from yarrow.datastream.formats.registry import ConfluentRegistryAvroDeserializationSchema, RegistrySubject
+from yarrow.embedded.local_job_client import LocalJobClient
+from yarrow.embedded.mini_cluster import MiniCluster, mini_cluster
+
+pytestmark = pytest.mark.kafka
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[MiniCluster]:
+    with mini_cluster(task_executors=1, slots=1) as running:
+        yield running
+
+
+class Program:
+    """Reads a topic by a schema of the registry, and notes the rows in a file."""
+
+    def __init__(self, cluster: MiniCluster, folder: Path, kafka: KafkaCluster, topic: str, url: str) -> None:
+        self._cluster = cluster
+        self._folder = folder
+        self._kafka = kafka
+        self.topic = topic
+        self._url = url
+        self._notes = folder / "rows"
+        self._notes.touch()
+
+    def noted(self) -> list[str]:
+        """The rows of all jobs."""
+        return self._notes.read_text().splitlines()
+
+    def run(
+        self, version: int | None, rows: list[str], savepoint: str = "", *, makes_rows: bool = True
+    ) -> str:
+        """Run a job until these rows are noted; return the savepoint with which it stops."""
+        client = self._submitted(version, savepoint, makes_rows)
+        wait_until(lambda: len(self.noted()) >= len(rows), lambda: f"noted: {self.noted()}")
+        assert self.noted() == rows
+        return client.stop_with_savepoint(False, f"{self._folder}/savepoints").result()
+
+    def _submitted(self, version: int | None, savepoint: str, makes_rows: bool) -> LocalJobClient:
+        settings = {"parallelism.default": "1", "execution.checkpointing.interval": "1 s"}
+        if savepoint:
+            settings["execution.state-recovery.path"] = savepoint
+        env = self._cluster.get_execution_environment(settings)
+        reader = ConfluentRegistryAvroDeserializationSchema
+        made = reader.for_row_type_info if makes_rows else reader.for_generic
+        schema = made(RegistrySubject(f"{self.topic}-value", version), self._url)
+        builder = KafkaSource.builder().set_bootstrap_servers(self._kafka.bootstrap_servers)
+        source = builder.set_topics(self.topic).set_value_only_deserializer(schema).build()
+        stream = env.from_source(source, WatermarkStrategy.no_watermarks(), "orders").uid("orders")
+        notes = str(self._notes)
+
+        def note(row: Any) -> str:
+            with open(notes, "a", encoding="utf-8") as file:
+                file.write(f"{row}\n")
+            return str(row)
+
+        stream.map(note).uid("note").print()
+        return self._cluster.submit(env.get_job_graph("orders"))
+
+
+@pytest.mark.parametrize("makes_rows", [True, False], ids=["rows", "dicts"])
+def test_a_savepoint_keeps_the_schema_of_the_first_start(
+    cluster: MiniCluster,
+    kafka: KafkaCluster,
+    registry: RegistryServer,
+    new_topic: Callable[..., str],
+    tmp_path: Path,
+    makes_rows: bool,
+) -> None:
+    program = Program(cluster, tmp_path, kafka, new_topic(), registry.url)
+    writer = Writer(registry)
+
+    def write(schema_id: int, schema: Any, *records: Any) -> None:
+        written(kafka, program.topic, [writer.message(schema_id, schema, record) for record in records])
+
+    def shown(**fields: Any) -> str:
+        text = ", ".join(f"{name}={value!r}" for name, value in fields.items())
+        return f"Row({text})" if makes_rows else str(fields)
+
+    first = writer.register(f"{program.topic}-value", FIRST)
+    write(first, FIRST, {"id": 1})
+    rows = [shown(id=1)]
+    savepoint = program.run(None, rows, makes_rows=makes_rows)
+    second = writer.register(f"{program.topic}-value", SECOND)
+    # The program has not changed: it asks for the latest version again.
+    write(second, SECOND, {"id": 2, "user": "ann"})
+    rows += [shown(id=2)]
+    savepoint = program.run(None, rows, savepoint, makes_rows=makes_rows)
+    # A program that names the version has been changed.
+    write(second, SECOND, {"id": 3, "user": "bob"})
+    rows += [shown(id=3, user="bob")]
+    program.run(2, rows, savepoint, makes_rows=makes_rows)
+    writer.close()
