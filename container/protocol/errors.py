@@ -26,6 +26,8 @@ class UnfitInterpreterError(WorkerStartError):
 class MissingModuleError(InvalidProgramError):
     """A worker cannot import a module that the code of its job needs: no restart would help."""
 
+    is_final = True
+
     def __init__(self, who: str, module: str | None) -> None:
         """`who` needs the module: a job, or an operator with its function."""
         super().__init__(

@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from types import TracebackType
 
 import yarrow
-from yarrow.container.protocol.errors import ChannelFailedError, MissingModuleError
+from yarrow.container.protocol.errors import ChannelFailedError
 from yarrow.runtime.common.errors import YarrowError
 from yarrow.runtime.common.short_text import cut_in_the_middle
 from yarrow.runtime.data.errors import UnsupportedKeyError
@@ -101,7 +101,7 @@ def failure_cause(error: BaseException, where: str = "", *, in_loading: bool = F
         operator_name=operator,
         record=record,
         lost_result=error.lost_result if isinstance(error, ChannelFailedError) else "",
-        is_final=isinstance(error, MissingModuleError)
+        is_final=(isinstance(error, YarrowError) and error.is_final)
         or (in_loading and isinstance(error, ModuleNotFoundError)),
     )
 

@@ -6,9 +6,14 @@ Owner: none. Every message names the thing, says what was expected and what to d
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 
 class YarrowError(Exception):
     """Base of all errors that Yarrow itself raises."""
+
+    #: True = a job that fails by it does not restart, because no attempt can help.
+    is_final: ClassVar[bool] = False
 
 
 class InvalidProgramError(YarrowError):

@@ -12,6 +12,7 @@ from tests.kafka.topic_under_test import TopicUnderTest
 from tests.support.kafka.cluster import KafkaCluster
 from tests.unit.container.operators.sinks.sink_harness import KillAt, Killed, SinkJob, faults
 from yarrow.container.operators.sinks.sink_committing import CommitFailedError
+from yarrow.datastream.connectors.kafka.writing import prefix_claims
 from yarrow.runtime.common.ids import JobID
 
 pytestmark = pytest.mark.kafka
@@ -101,18 +102,22 @@ def test_the_broker_is_killed_under_an_open_transaction(target: TopicUnderTest) 
     target.require_exactly_once(ROWS)
 
 
-def test_leftovers_of_another_job_with_the_same_prefix_stay(target: TopicUnderTest) -> None:
+def test_leftovers_of_a_killed_job_with_the_same_prefix_stay(
+    target: TopicUnderTest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Nobody waits to see that the other job is dead.
+    monkeypatch.setattr(prefix_claims, "WATCH_SECONDS", 0.0)
     other = target.job(job=OTHER_JOB)
     other.write(["other"])
     with pytest.raises(Killed), faults(KillAt("sink.after-prepare")):
         other.checkpoint()
+    other.kill()
     before = target.leftovers()
     assert len(before) == 1
     job = target.job()
     job.write(ROWS)
     job.end()
     assert target.leftovers() == before
-    other.kill()
     other.start()
     assert target.leftovers() == []
     other.cancel()

@@ -17,7 +17,7 @@ from tests.support.kafka.cluster import KafkaCluster
 from yarrow.datastream.connectors.kafka.cluster.client import FATAL_ERRORS, ClusterClient
 from yarrow.datastream.connectors.kafka.cluster.client_properties import ClientProperties
 from yarrow.datastream.connectors.kafka.cluster.client_settings import producer_settings
-from yarrow.datastream.connectors.kafka.cluster.end_transaction import ONGOING, TransactionClient
+from yarrow.datastream.connectors.kafka.cluster.end_transaction import EMPTY, ONGOING, TransactionClient
 from yarrow.datastream.connectors.kafka.cluster.kafka_errors import KafkaTransactionError
 from yarrow.datastream.connectors.kafka.cluster.property_names import PRODUCER
 
@@ -100,6 +100,32 @@ def test_a_client_that_is_dropped_leaves_its_transaction_open(
     del producer
     assert client.describe(name).state == ONGOING
     assert client.listed(target.prefix, ONGOING) == [name]
+
+
+def test_a_name_without_a_transaction_tells_its_last_time_out_and_a_new_epoch_for_each_registration(
+    target: TopicUnderTest,
+) -> None:
+    name = f"{target.prefix}-named"
+    with target.client() as client:
+        assert client.find(name) is None
+        for epoch in range(3):
+            client.register(name, 1001 + epoch)
+            facts = client.find(name)
+            assert facts is not None
+            assert (facts.state, facts.producer_epoch, facts.timeout_ms) == (EMPTY, epoch, 1001 + epoch)
+        assert client.listed(target.prefix, EMPTY) == [name]
+    target.cluster.kill()
+    target.cluster.start()
+    target.cluster.wait_until_ready()
+    with target.client() as client:
+        assert client.find(name) == facts
+        # It may be shorter than the brokers' limit alone.
+        with pytest.raises(KafkaTransactionError, match=f"did not register the transaction {name}"):
+            client.register(name, 900_001)
+        assert client.find(name) == facts
+        # A name with an open transaction is not among those without one.
+        open_transaction(target, f"{target.prefix}-open")
+        assert client.listed(target.prefix, EMPTY) == [name]
 
 
 def test_statistics_and_the_coordinator_tell_the_same_id_and_epoch(

@@ -38,9 +38,12 @@ class TopicUnderTest:
         self.prefix = f"p-{topic}"
 
     def sink(
-        self, guarantee: DeliveryGuarantee = EXACTLY_ONCE, properties: dict[str, Any] | None = None
+        self,
+        guarantee: DeliveryGuarantee = EXACTLY_ONCE,
+        properties: dict[str, Any] | None = None,
+        behind_prefix: str = "",
     ) -> KafkaSink[Any]:
-        """A sink of texts."""
+        """A sink of texts. `behind_prefix` tells jobs apart that run at the same time."""
         serializer = (
             KafkaRecordSerializationSchema.builder()
             .set_topic(self.topic)
@@ -49,7 +52,11 @@ class TopicUnderTest:
         )
         builder = KafkaSink.builder().set_bootstrap_servers(self.servers)
         builder.set_record_serializer(serializer).set_delivery_guarantee(guarantee)
-        return builder.set_transactional_id_prefix(self.prefix).set_properties(properties or {}).build()
+        return (
+            builder.set_transactional_id_prefix(self.prefix + behind_prefix)
+            .set_properties(properties or {})
+            .build()
+        )
 
     def job(
         self,
@@ -122,6 +129,9 @@ def release(operator: SinkWritingOperator) -> None:
         writer._producer.close()
     elif writer is not None:
         writer._opener.shutdown(wait=True)
+        if writer._owner is not None:
+            writer._owner._releases = False
+            writer._owner.close()
         if writer._opening is not None and writer._opening.exception() is None:
             writer._producer = writer._opening.result()
         if writer._producer is not None:

@@ -33,7 +33,7 @@ class ConnectorUnderTest(ABC):
 
     @abstractmethod
     def sink(self) -> Sink[str]:
-        """Return a sink whose rows `read_all` finds."""
+        """Return a sink whose rows `read_all` finds. Called for each job: two of them may run at the same time."""
 
     @abstractmethod
     def fill(self, rows: Sequence[str]) -> None:

@@ -6,9 +6,11 @@ import msgspec
 import pytest
 
 from tests.support.job_graphs import Stage, linear_job
-from tests.unit.am.jobmaster.scheduling.test_failover import FAILED, PLAIN, restarting
-from yarrow.am.jobmaster.details import job_details
+from tests.unit.am.jobmaster.scheduling.test_failover import CANCELED, FAILED, PLAIN, restarting
+from yarrow.am.jobmaster.details import job_details, job_result
+from yarrow.common.job_status import JobStatus
 from yarrow.container.protocol.failure import OperatorFailure, failure_cause
+from yarrow.runtime.common.errors import YarrowError
 from yarrow.runtime.rpc.messages import FailureCause
 
 LONG = "HEAD" + "x" * 6_000_000 + "TAIL"
@@ -31,6 +33,24 @@ def long_failure() -> FailureCause:
     with pytest.raises(RowError) as caught:
         fails(LONG)
     return cause_of(caught.value)
+
+
+class FinalError(YarrowError):
+    """No attempt can help."""
+
+    is_final = True
+
+
+def test_an_error_that_no_attempt_can_help_fails_the_job_in_spite_of_restarts() -> None:
+    assert not cause_of(YarrowError("again")).is_final
+    cause = cause_of(FinalError("refused"))
+    assert cause.is_final
+    job = restarting(linear_job(Stage(2)))
+    job.running(2)
+    job.report(FAILED, job.execution(0, 0), cause=cause)
+    assert job.graph.status is JobStatus.FAILING
+    job.report(CANCELED)
+    assert job_result(job.graph).cause == cause
 
 
 def test_a_long_message_keeps_type_frames_and_both_ends() -> None:

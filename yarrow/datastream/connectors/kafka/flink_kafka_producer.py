@@ -17,11 +17,10 @@ from yarrow.datastream.connectors.kafka.writing.record_serialization import (
     KafkaRecordSerializationSchema,
     ProducerRecord,
 )
+from yarrow.datastream.connectors.kafka.writing.sink_settings import SHARED_PREFIX
 from yarrow.runtime.common.errors import InvalidProgramError
 
 _OWNER: Final = "FlinkKafkaProducer"
-#: The names of transactions hold job and sink, so one prefix is enough.
-_PREFIX: Final = "yarrow"
 
 
 class Semantic(Enum):
@@ -109,5 +108,5 @@ class FlinkKafkaProducer(StandsForSink):
             _ValueSchema(self._topic, self._schema, timestamps=self._timestamps)
         ).set_delivery_guarantee(DeliveryGuarantee[self._semantic.name])
         if self._semantic is Semantic.EXACTLY_ONCE:
-            builder.set_transactional_id_prefix(_PREFIX)
+            builder.set_transactional_id_prefix(SHARED_PREFIX)
         return builder.build()

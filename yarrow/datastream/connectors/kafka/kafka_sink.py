@@ -25,7 +25,11 @@ from yarrow.datastream.connectors.kafka.cluster.client_library import (
 from yarrow.datastream.connectors.kafka.cluster.client_properties import ClientProperties, as_text
 from yarrow.datastream.connectors.kafka.cluster.property_names import PRODUCER
 from yarrow.datastream.connectors.kafka.writing.record_serialization import KafkaRecordSerializationSchema
-from yarrow.datastream.connectors.kafka.writing.sink_settings import OWNER, KafkaSinkSettings
+from yarrow.datastream.connectors.kafka.writing.sink_settings import (
+    OWNER,
+    SHARED_PREFIX,
+    KafkaSinkSettings,
+)
 from yarrow.datastream.connectors.kafka.writing.transaction_timeouts import (
     BROKER_LIMIT,
     needed_timeout,
@@ -39,6 +43,7 @@ from yarrow.runtime.config.settings import Settings
 if TYPE_CHECKING:
     from yarrow.datastream.connectors.kafka.cluster.client import ClusterClient
     from yarrow.datastream.connectors.kafka.cluster.end_transaction import TransactionClient
+    from yarrow.datastream.connectors.kafka.writing.prefix_owner import PrefixOwner
 
 T = TypeVar("T")
 
@@ -112,9 +117,27 @@ class KafkaSink(Sink[T], Generic[T]):
             return FlushingKafkaWriter(self._settings, guarantee)
         names = TransactionNames(context, RandomIdFactory())
         timeout_ms = self._transaction_timeout_ms(cluster, context.configuration)
-        writer = TransactionalKafkaWriter(self._settings, names, self._client, timeout_ms)
-        writer.abort_leftovers()
+        owner = self._claimed_prefix(context, self._client)
+        writer = TransactionalKafkaWriter(self._settings, names, self._client, timeout_ms, owner)
+        try:
+            writer.abort_leftovers()
+        except BaseException:
+            writer.close()
+            raise
         return writer
+
+    def _claimed_prefix(self, context: SinkWriterContext, client: TransactionClient) -> PrefixOwner | None:
+        """The claim of the job on its prefix, which the first subtask keeps; None = another subtask, or no claim.
+
+        Raises KafkaPrefixInUseError.
+        """
+        from yarrow.datastream.connectors.kafka.writing.prefix_owner import PrefixOwner
+
+        if context.subtask_index or self._settings.prefix == SHARED_PREFIX:
+            return None
+        owner = PrefixOwner(self._settings, context.job_id)
+        owner.claim(client)
+        return owner
 
     def _cluster(self) -> ClusterClient:
         from yarrow.datastream.connectors.kafka.cluster.client import ClusterClient

@@ -45,6 +45,9 @@ _RETRY_SECONDS: Final = 0.05
 #: The state of a transaction whose rows are neither shown nor discarded.
 ONGOING: Final = "Ongoing"
 
+#: The state of a name under which no transaction was begun.
+EMPTY: Final = "Empty"
+
 #: States of a transaction whose end is decided and not yet written to all its partitions.
 ENDING: Final = ("PrepareCommit", "PrepareAbort")
 
@@ -104,6 +107,8 @@ class TransactionFacts:
     state: str
     producer_id: int
     producer_epoch: int
+    #: What the last producer of that name has asked for.
+    timeout_ms: int
 
 
 class TransactionClient:
@@ -123,14 +128,30 @@ class TransactionClient:
 
     def describe(self, name: str) -> TransactionFacts:
         """What the coordinator knows of the transaction `name`. Raises KafkaTransactionError."""
+        facts = self.find(name)
+        if facts is None:
+            raise KafkaTransactionError(
+                f"Kafka at {self._settings['bootstrap.servers']} does not know the transaction {name}"
+            )
+        return facts
 
-        async def ask(node: Any) -> TransactionFacts:
+    def find(self, name: str) -> TransactionFacts | None:
+        """The same; None = the coordinator does not know the name."""
+
+        async def ask(node: Any) -> TransactionFacts | None:
             answer = await self._manager.send(
                 DescribeTransactionsRequest(transactional_ids=[name]), node_id=node
             )
             found = answer.transaction_states[0]
+            if errors.for_code(found.error_code) is errors.TransactionalIdNotFoundError:
+                return None
             _raise_for(found.error_code)
-            return TransactionFacts(found.transaction_state, found.producer_id, found.producer_epoch)
+            return TransactionFacts(
+                found.transaction_state,
+                found.producer_id,
+                found.producer_epoch,
+                found.transaction_timeout_ms,
+            )
 
         return self._of_coordinator("describe", name, ask)
 
@@ -163,20 +184,29 @@ class TransactionClient:
 
         Raises KafkaTransactionError.
         """
+        self._init("abort", name, _REQUEST_MS)
 
+    def register(self, name: str, timeout_ms: int) -> None:
+        """Give the name its next epoch, with a time-out that `find` tells. Raises KafkaTransactionError.
+
+        For names under which nobody writes: an open transaction would be aborted.
+        """
+        self._init("register", name, timeout_ms)
+
+    def _init(self, verb: str, name: str, timeout_ms: int) -> None:
         async def ask(node: Any) -> None:
             request = InitProducerIdRequest(
                 transactional_id=name,
-                transaction_timeout_ms=_REQUEST_MS,
+                transaction_timeout_ms=timeout_ms,
                 producer_id=-1,
                 producer_epoch=-1,
                 max_version=_INIT_VERSION,
             )
             answer = await self._manager.send(request, node_id=node)
-            # While the abort runs, the answer is CONCURRENT_TRANSACTIONS.
+            # While an abort runs, the answer is CONCURRENT_TRANSACTIONS.
             _raise_for(answer.error_code)
 
-        self._of_coordinator("abort", name, ask)
+        self._of_coordinator(verb, name, ask)
 
     def listed(self, prefix: str, *states: str) -> list[str]:
         """Names of transactions in these states that begin with `prefix`, from all brokers.

@@ -38,3 +38,9 @@ class KafkaDeliveryError(KafkaConnectorError):
 
 class KafkaTransactionError(KafkaConnectorError):
     """A transaction could not be begun, ended, listed or described; the message has its name."""
+
+
+class KafkaPrefixInUseError(KafkaTransactionError):
+    """Another living job has the prefix of the sink's transactions; the message has its id."""
+
+    is_final = True

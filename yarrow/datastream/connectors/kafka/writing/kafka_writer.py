@@ -15,6 +15,7 @@ from yarrow.datastream.connectors.base import DeliveryGuarantee, SinkWriter
 from yarrow.datastream.connectors.kafka.cluster.end_transaction import ONGOING, TransactionClient
 from yarrow.datastream.connectors.kafka.cluster.kafka_errors import KafkaTransactionError
 from yarrow.datastream.connectors.kafka.writing.kafka_transaction import KafkaTransaction, own_name
+from yarrow.datastream.connectors.kafka.writing.prefix_owner import PrefixOwner
 from yarrow.datastream.connectors.kafka.writing.record_producer import RecordProducer
 from yarrow.datastream.connectors.kafka.writing.sink_settings import KafkaSinkSettings
 from yarrow.datastream.connectors.transaction_names import TransactionNames
@@ -60,7 +61,9 @@ class TransactionalKafkaWriter(SinkWriter[Any]):
         names: TransactionNames,
         client: TransactionClient,
         timeout_ms: int,
+        owner: PrefixOwner | None,
     ) -> None:
+        """`owner`: the claim of the job on its prefix, if this subtask keeps it; the writer closes it."""
         assert settings.prefix is not None
         self._settings = settings
         self._prefix = settings.prefix
@@ -68,6 +71,7 @@ class TransactionalKafkaWriter(SinkWriter[Any]):
         self._names = names
         self._client = client
         self._timeout_ms = timeout_ms
+        self._owner = owner
         self._opener = ThreadPoolExecutor(1, thread_name_prefix="kafka transaction")
         #: Transactions that were prepared and not handed over.
         self._prepared: list[KafkaTransaction] = []
@@ -156,6 +160,8 @@ class TransactionalKafkaWriter(SinkWriter[Any]):
 
     def close(self) -> None:
         """Abort what no checkpoint holds, as far as the broker answers; the next attempt aborts the rest."""
+        if self._owner is not None:
+            self._owner.close()
         if self._opening is not None:
             self._opening.cancel()
         self._opener.shutdown(wait=False)

@@ -22,6 +22,8 @@ OWNER: Final = "KafkaSink"
 #: Numbers of checkpoints behind which rows may be lost, since Kafka has aborted their transactions.
 ACCEPT_LOSS: Final = "accept-loss"
 TRANSACTION_TIMEOUT: Final = "transaction.timeout.ms"
+#: The prefix of sinks that cannot have one of their own. Jobs share it.
+SHARED_PREFIX: Final = "yarrow"
 #: Longest name of a transaction's prefix, so that names stay readable in lists.
 _LONGEST_PREFIX: Final = 200
 

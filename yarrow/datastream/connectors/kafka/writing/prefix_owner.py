@@ -1,0 +1,131 @@
+"""PrefixOwner: keeps the prefix of a sink's transactions for its job, so that another living job is refused.
+
+Owner: the task's thread of the sink's first subtask, which claims and closes. A thread of its own beats, with a
+connection of its own, so that no broker and no row delays a beat. A beat that fails is tried again with the next one:
+nothing of a job depends on it. Must not write records or end transactions.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import Final
+
+from yarrow.datastream.connectors.kafka.cluster.end_transaction import EMPTY, TransactionClient
+from yarrow.datastream.connectors.kafka.cluster.kafka_errors import (
+    KafkaPrefixInUseError,
+    KafkaTransactionError,
+)
+from yarrow.datastream.connectors.kafka.writing.prefix_claims import (
+    BEAT_SECONDS,
+    WATCH_SECONDS,
+    Mark,
+    PrefixWatch,
+    Sign,
+    job_of,
+    owner_name,
+    owners_prefix,
+)
+from yarrow.datastream.connectors.kafka.writing.sink_settings import OWNER, KafkaSinkSettings
+from yarrow.runtime.common.clock import perf_counter
+
+_LOG = logging.getLogger(__name__)
+
+#: Seconds between two looks at the names of other jobs.
+_LOOK_SECONDS: Final = 0.5
+#: Seconds that the end of a subtask waits until brokers know it.
+_RELEASE_SECONDS: Final = 2.0
+
+
+class PrefixOwner:
+    """The claim of one job on the prefix of its sink."""
+
+    def __init__(self, settings: KafkaSinkSettings, job_id: str) -> None:
+        assert settings.prefix is not None
+        self._settings = settings
+        self._prefix = settings.prefix
+        self._job_id = job_id
+        self._name = owner_name(self._prefix, job_id)
+        self._ended = threading.Event()
+        #: False = nothing is told at the end, as after SIGKILL. Tests set it.
+        self._releases = True
+        self._thread = threading.Thread(target=self._run, name="kafka prefix owner", daemon=True)
+
+    def claim(self, client: TransactionClient) -> None:
+        """Take the prefix, and beat from now on.
+
+        An attempt of a job that has had the prefix gets it at once. Another one waits up to WATCH_SECONDS if the
+        brokers know of a job that did not end in order. Raises KafkaPrefixInUseError if that job lives, and
+        KafkaTransactionError if brokers do not answer.
+        """
+        own = Sign.of(client.find(self._name))
+        if own is None or not own.mark.had_prefix:
+            self._watch_others(client)
+        client.register(self._name, Mark.OWNS)
+        self._thread.start()
+
+    def _watch_others(self, client: TransactionClient) -> None:
+        # The claim comes before the first look: of two jobs that claim at the same time, one sees the other.
+        client.register(self._name, Mark.CLAIMS)
+        began = beaten = perf_counter()
+        watch = PrefixWatch(self._job_id, began)
+        names = client.listed(owners_prefix(self._prefix), EMPTY)
+        others = {
+            job: name for name in names if (job := job_of(self._prefix, name)) not in {None, self._job_id}
+        }
+        for job, name in others.items():
+            assert job is not None
+            watch.saw(job, Sign.of(client.find(name)))
+        if watch.watched:
+            _LOG.warning(
+                "The sink waits up to %.0f s to see whether %s with its transactional id prefix %r still runs."
+                " It did not end in order",
+                WATCH_SECONDS,
+                " or ".join(f"job {job}" for job in watch.watched),
+                self._prefix,
+            )
+        while not watch.is_over(perf_counter()):
+            self._ended.wait(_LOOK_SECONDS)
+            if perf_counter() - beaten >= BEAT_SECONDS:
+                client.register(self._name, Mark.CLAIMS)
+                beaten = perf_counter()
+            for job in watch.watched:
+                watch.saw(job, Sign.of(client.find(owner_name(self._prefix, job))))
+            if (owner := watch.owner()) is not None:
+                client.register(self._name, Mark.WITHDRAWN)
+                raise KafkaPrefixInUseError(self._refusal(owner))
+        for job, mark in watch.dead().items():
+            client.register(owner_name(self._prefix, job), mark)
+
+    def _refusal(self, owner: str) -> str:
+        topic = self._settings.serializer.fixed_topic()
+        into = "" if topic is None else f" for topic {topic}"
+        return (
+            f"{OWNER} of job {self._job_id}{into} has the transactional id prefix {self._prefix!r}, with which job"
+            f" {owner} writes now. Set another one by set_transactional_id_prefix, or end job {owner} first"
+        )
+
+    def _run(self) -> None:
+        client = TransactionClient(self._settings.producer, self._settings.properties, BEAT_SECONDS)
+        fails = False
+        while not self._ended.wait(BEAT_SECONDS):
+            fails = self._beat(client, Mark.OWNS, told=fails)
+        if self._releases:
+            self._beat(client, Mark.RELEASED, told=fails)
+        client.close()
+
+    def _beat(self, client: TransactionClient, mark: Mark, *, told: bool) -> bool:
+        """Tell the brokers; True if that failed. `told`: the log has the failure already."""
+        try:
+            client.register(self._name, mark)
+        except KafkaTransactionError as error:
+            if not told:
+                _LOG.warning("The prefix %r is not kept for this job meanwhile: %s", self._prefix, error)
+            return True
+        return False
+
+    def close(self) -> None:
+        """Tell the brokers that this attempt has ended, as far as they answer soon."""
+        self._ended.set()
+        if self._thread.ident is not None:
+            self._thread.join(_RELEASE_SECONDS)
