@@ -43,7 +43,6 @@ class KafkaTopics(ConnectorUnderTest):
         self.target = TopicUnderTest(cluster, target, relay.address)
         self._producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "linger.ms": 0})
         self._sent = 0
-        self._sinks = 0
 
     def source(self) -> Source[str, Any]:
         """Text, from the beginning."""
@@ -51,9 +50,12 @@ class KafkaTopics(ConnectorUnderTest):
         return builder.set_value_only_deserializer(SimpleStringSchema()).build()
 
     def sink(self) -> Sink[str]:
-        """Text, with a prefix of one job alone: two jobs may run at the same time."""
-        self._sinks += 1
-        return self.target.sink(self.asked_for, behind_prefix=f"-{self._sinks}")
+        """Text, with a prefix of this target alone."""
+        return self.target.sink(self.asked_for)
+
+    def sink_of_second_job(self) -> Sink[str]:
+        """With another prefix, because each belongs to one living job."""
+        return self.target.sink(self.asked_for, behind_prefix="-second")
 
     def fill(self, rows: Sequence[str]) -> None:
         """To each partition in turn."""

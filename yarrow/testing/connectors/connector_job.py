@@ -70,14 +70,23 @@ def unchanged(row: str) -> str:
 
 
 def graph_of(
-    cluster: MiniCluster, connector: ConnectorUnderTest, folder: Path, settings: Mapping[str, str]
+    cluster: MiniCluster,
+    connector: ConnectorUnderTest,
+    folder: Path,
+    settings: Mapping[str, str],
+    *,
+    second: bool = False,
 ) -> JobGraph:
-    """The program: the source's rows, exchanged by key, go into the sink. Checkpoints lie in the folder."""
+    """The program: the source's rows, exchanged by key, go into the sink. Checkpoints lie in the folder.
+
+    `second`: another job runs at the same time.
+    """
     options = SETTINGS | {"execution.checkpointing.dir": str(folder)} | dict(settings)
     env = cluster.get_execution_environment(options)
     rows = env.from_source(connector.source(), WatermarkStrategy.no_watermarks(), "rows").uid("rows")
     keyed = rows.key_by(key_of, Types.STRING()).map(unchanged, Types.STRING()).uid("keyed")
-    keyed.sink_to(connector.sink()).uid("sink")
+    sink = connector.sink_of_second_job() if second else connector.sink()
+    keyed.sink_to(sink).uid("sink")
     return env.get_job_graph(type(connector).__name__)
 
 

@@ -277,7 +277,7 @@ class _Trial:
         self._feed(_PORTION)
         with self._fault() as planner:
             other = self._submit()
-            job = self._submit(self._with(planner.plan))
+            job = self._submit(self._with(planner.plan), second=True)
             self._arm(planner, [job, other])
             self._feed_until(lambda: planner.has_fired, f"{planner.plan}", [job, other])
         self._feed(_PORTION)
@@ -310,9 +310,9 @@ class _Trial:
         self._feed_until(lambda: bool(self._connector.read_all()) or ended(), "the first rows", jobs)
         planner.arm()
 
-    def _submit(self, settings: dict[str, str] | None = None) -> MiniClusterJob:
+    def _submit(self, settings: dict[str, str] | None = None, *, second: bool = False) -> MiniClusterJob:
         folder = self._folder / f"checkpoints-{len(self._jobs)}"
-        return self._run(graph_of(self._cluster, self._connector, folder, settings or {}))
+        return self._run(graph_of(self._cluster, self._connector, folder, settings or {}, second=second))
 
     def _run(self, graph: JobGraph) -> MiniClusterJob:
         job = MiniClusterJob(self._cluster, graph)

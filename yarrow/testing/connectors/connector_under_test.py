@@ -33,7 +33,11 @@ class ConnectorUnderTest(ABC):
 
     @abstractmethod
     def sink(self) -> Sink[str]:
-        """Return a sink whose rows `read_all` finds. Called for each job: two of them may run at the same time."""
+        """Return a sink whose rows `read_all` finds."""
+
+    def sink_of_second_job(self) -> Sink[str]:
+        """Return a sink into the same target, for a job that runs beside the job of `sink`. The default: the same."""
+        return self.sink()
 
     @abstractmethod
     def fill(self, rows: Sequence[str]) -> None:
