@@ -73,7 +73,7 @@ class ProtobufType:
     @cached_property
     def message_class(self) -> Any:
         """The class of the messages, in a pool of its own."""
-        files = self._files()
+        files = self.files()
         pool = protobuf_library("descriptor_pool").DescriptorPool()
         added: set[str] = set()
 
@@ -106,8 +106,8 @@ class ProtobufType:
             ) from None
         return protobuf_library("message_factory").GetMessageClass(descriptor)
 
-    def _files(self) -> dict[str, Any]:
-        """The descriptors of files by name."""
+    def files(self) -> dict[str, Any]:
+        """Return the descriptors of files by name. Raises InvalidProgramError for bytes that are none."""
         files = protobuf_library("descriptor_pb2").FileDescriptorSet()
         try:
             files.ParseFromString(self._descriptor_set)

@@ -10,16 +10,15 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Final
 
-from yarrow.common.types import Row, own_names
 from yarrow.datastream.formats.avro_files import message_writer
 from yarrow.datastream.formats.avro_schema import AvroSchema
 from yarrow.datastream.formats.avro_values import AvroValueError, writer_values
 from yarrow.datastream.formats.registry.avro_evolution import fault_of, new_fields
 from yarrow.datastream.formats.registry.chosen_schema import referring, registered
-from yarrow.datastream.formats.registry.errors import RegistryMessageError, SchemaRegistryError
+from yarrow.datastream.formats.registry.errors import RegistryMessageError
 from yarrow.datastream.formats.registry.registered_schema import AVRO, RegisteredSchema, SchemaReference
 from yarrow.datastream.formats.registry.registration import SchemaRegistration
-from yarrow.datastream.formats.registry.registry_serializer import RegistrySerializationSchema
+from yarrow.datastream.formats.registry.registry_serializer import RegistrySerializationSchema, part_of_key
 from yarrow.datastream.formats.registry.settings import RegistrySettings
 from yarrow.datastream.formats.registry.subjects import RegistrySubject, SubjectNameStrategy, writers_subject
 from yarrow.datastream.formats.registry.wire_format import head_of
@@ -91,7 +90,8 @@ class ConfluentRegistryAvroSerializationSchema(RegistrySerializationSchema):
         """
         chosen = _parsed(schema)
         if self._registration is SchemaRegistration.LATEST:
-            self._check_latest(schema, chosen)
+            own, latest = self.schema.root, chosen.root
+            self._check_latest(schema, fault_of(own, latest), new_fields(own, latest))
         assert schema.schema_id is not None
         schema_id, name = schema.schema_id, f"{chosen.root.name}, {schema}"
         values, written = writer_values(chosen.root), message_writer(chosen, head_of(schema_id))
@@ -99,32 +99,12 @@ class ConfluentRegistryAvroSerializationSchema(RegistrySerializationSchema):
 
         def write(row: Any) -> bytes:
             try:
-                record = values(_part(row, names) if is_key else row)
+                record = values(part_of_key(row, names) if is_key else row)
             except AvroValueError as error:
                 raise RegistryMessageError(f"{row!r} is no record of {name}: {error}", schema_id) from error
             return written(record)
 
         return write
-
-    def _check_latest(self, schema: RegisteredSchema, latest: AvroSchema) -> None:
-        """Raise SchemaRegistryError if rows of the program's schema cannot be written by the latest version."""
-        own = self.schema
-        fault = fault_of(own.root, latest.root)
-        if fault is None and (lost := new_fields(own.root, latest.root)):
-            fault = f"field {lost[0]!r}: that version does not have it"
-        if fault is not None:
-            raise SchemaRegistryError(
-                f"rows of the program's schema {own.root.name} cannot be written by version {schema.version} of the"
-                f" subject {schema.subject!r}, which is its latest: {fault}. Register the program's schema, or name the"
-                " version in the program"
-            )
-
-
-def _part(row: Any, names: frozenset[str]) -> Any:
-    """The fields of a row that a schema of keys has; a row without names stays as it is."""
-    if isinstance(row, Row) and not names.isdisjoint(own_names(row) or ()):
-        row = row.as_dict()
-    return {name: row[name] for name in names if name in row} if isinstance(row, Mapping) else row
 
 
 def _parsed(schema: RegisteredSchema) -> AvroSchema:

@@ -8,11 +8,13 @@ when a program is unpickled.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from yarrow.common.serialization import TopicSerializationSchema
+from yarrow.common.types import Row, own_names
+from yarrow.datastream.formats.registry.errors import SchemaRegistryError
 from yarrow.datastream.formats.registry.registered_schema import RegisteredSchema
 from yarrow.datastream.formats.registry.registration import SchemaRegistration, schema_to_write
 from yarrow.datastream.formats.registry.settings import RegistrySettings
@@ -106,9 +108,31 @@ class RegistrySerializationSchema(TopicSerializationSchema[Any]):
             found = self._writers[subject, is_key] = lambda row: None if row is None else write(row)
         return found
 
+    def _check_latest(self, latest: RegisteredSchema, fault: str | None, lost: Sequence[str]) -> None:
+        """Raise SchemaRegistryError if rows of the program's schema cannot be written by the latest version.
+
+        `fault` is why it cannot read them, `lost` are the fields that it does not have.
+        """
+        if fault is None and lost:
+            fault = f"field {lost[0]!r}: that version does not have it"
+        if fault is not None:
+            name = f" {self.record_name}" if self.record_name else ""
+            raise SchemaRegistryError(
+                f"rows of the program's schema{name} cannot be written by version {latest.version} of the subject"
+                f" {latest.subject!r}, which is its latest: {fault}. Register the program's schema, or name the version"
+                " in the program"
+            )
+
     def __repr__(self) -> str:
         shown = self._subject if isinstance(self._subject, str) else self._subject.value
         return f"{type(self).__name__}({self.record_name}, {shown}, {self._settings!r})"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self._settings, self._subject, self._registration, self._written)
+
+
+def part_of_key(row: Any, names: Collection[str]) -> Any:
+    """Return the fields of a row that a schema of keys has; a row without names stays as it is."""
+    if isinstance(row, Row) and not set(names).isdisjoint(own_names(row) or ()):
+        row = row.as_dict()
+    return {name: row[name] for name in names if name in row} if isinstance(row, Mapping) else row

@@ -85,13 +85,6 @@ def _as_it_is(value: Any) -> Any:
 # ---------------------------------------------------------------------- writing
 
 
-def part_of_key(row: Any, shape: JsonShape) -> Any:
-    """Return the fields of a row that a schema of keys has; a row without names stays as it is."""
-    if isinstance(row, Row) and not shape.properties.keys().isdisjoint(own_names(row) or ()):
-        row = row.as_dict()
-    return {name: row[name] for name in shape.properties if name in row} if isinstance(row, dict) else row
-
-
 def value_writer(shape: JsonShape) -> Read:
     """Return a function from a row to the value that JSON has for it.
 

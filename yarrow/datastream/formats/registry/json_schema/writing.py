@@ -14,15 +14,15 @@ import msgspec
 
 from yarrow.common.typeinfo import RowTypeInfo
 from yarrow.datastream.formats.registry.chosen_schema import referring, registered
-from yarrow.datastream.formats.registry.errors import RegistryMessageError, SchemaRegistryError
+from yarrow.datastream.formats.registry.errors import RegistryMessageError
 from yarrow.datastream.formats.registry.json_schema.document import JsonDocument, path_of
 from yarrow.datastream.formats.registry.json_schema.evolution import fault_of, new_fields
 from yarrow.datastream.formats.registry.json_schema.row_schemas import schema_of_row_type
-from yarrow.datastream.formats.registry.json_schema.shapes import JsonShape, shape_of_document
-from yarrow.datastream.formats.registry.json_schema.values import part_of_key, value_writer
+from yarrow.datastream.formats.registry.json_schema.shapes import shape_of_document
+from yarrow.datastream.formats.registry.json_schema.values import value_writer
 from yarrow.datastream.formats.registry.registered_schema import JSON, RegisteredSchema, SchemaReference
 from yarrow.datastream.formats.registry.registration import SchemaRegistration
-from yarrow.datastream.formats.registry.registry_serializer import RegistrySerializationSchema
+from yarrow.datastream.formats.registry.registry_serializer import RegistrySerializationSchema, part_of_key
 from yarrow.datastream.formats.registry.settings import RegistrySettings
 from yarrow.datastream.formats.registry.subjects import RegistrySubject, SubjectNameStrategy, writers_subject
 from yarrow.datastream.formats.registry.wire_format import head_of
@@ -127,7 +127,8 @@ class ConfluentRegistryJsonSerializationSchema(RegistrySerializationSchema):
         document = _parsed(schema)
         shape = shape_of_document(document)
         if self._registration is SchemaRegistration.LATEST:
-            self._check_latest(schema, shape)
+            own = shape_of_document(self._document)
+            self._check_latest(schema, fault_of(own, shape), new_fields(own, shape))
         assert schema.schema_id is not None
         schema_id, head = schema.schema_id, head_of(schema.schema_id)
         value_of = value_writer(shape)
@@ -137,7 +138,7 @@ class ConfluentRegistryJsonSerializationSchema(RegistrySerializationSchema):
 
         def write(row: Any) -> bytes:
             try:
-                value = value_of(part_of_key(row, shape) if is_key else row)
+                value = value_of(part_of_key(row, shape.properties) if is_key else row)
                 if is_valid(value):
                     return head + encode(value)
                 problem = _problem(validator, value)
@@ -146,19 +147,6 @@ class ConfluentRegistryJsonSerializationSchema(RegistrySerializationSchema):
             raise RegistryMessageError(f"{row!r} is no JSON of {schema}: {problem}", schema_id)
 
         return write
-
-    def _check_latest(self, schema: RegisteredSchema, latest: JsonShape) -> None:
-        """Raise SchemaRegistryError if rows of the program's schema cannot be written by the latest version."""
-        own = shape_of_document(self._document)
-        fault = fault_of(own, latest)
-        if fault is None and (lost := new_fields(own, latest)):
-            fault = f"field {lost[0]!r}: that version does not have it"
-        if fault is not None:
-            raise SchemaRegistryError(
-                f"rows of the program's schema cannot be written by version {schema.version} of the subject"
-                f" {schema.subject!r}, which is its latest: {fault}. Register the program's schema, or name the version"
-                " in the program"
-            )
 
     def __reduce__(self) -> tuple[Any, ...]:
         made, arguments = super().__reduce__()

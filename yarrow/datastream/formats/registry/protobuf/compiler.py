@@ -17,6 +17,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
 from yarrow.datastream.formats.protobuf.message_type import ProtobufType, protobuf_library
+from yarrow.datastream.formats.registry.protobuf.descriptors import described_file, indexes_in, with_imports
 from yarrow.runtime.common.errors import InvalidProgramError, UnsupportedFeatureError
 
 #: The name of a file whose text has none, which no import names.
@@ -39,27 +40,33 @@ def require_compiler() -> None:
 class CompiledSchema:
     """A .proto file with those that it imports; made by `of`."""
 
-    def __init__(self, descriptor_set: bytes) -> None:
+    def __init__(self, descriptor_set: bytes, file: Any) -> None:
         self._descriptor_set = descriptor_set
-        files = protobuf_library("descriptor_pb2").FileDescriptorSet()
-        files.ParseFromString(descriptor_set)
-        (self._main,) = (file for file in files.file if file.name == _MAIN)
+        self._file = file
 
     @staticmethod
     def of(text: str, referred: Mapping[str, str] | None = None) -> CompiledSchema:
         """Return the descriptors of a text that imports others by these names.
 
-        Raises InvalidProgramError with protoc's words for a text that is no schema.
+        The text may be a descriptor in base64. Raises InvalidProgramError, with protoc's words, for one that is no
+        schema.
         """
         require_compiler()
+        imported = referred or {}
+        if (described := described_file(text, _MAIN)) is not None:
+            found = with_imports(described, imported)
+            return CompiledSchema(found.SerializeToString(), described)
         with tempfile.TemporaryDirectory(prefix="yarrow-protoc-") as folder:
-            for name, part in {**(referred or {}), _MAIN: text}.items():
+            for name, part in {**imported, _MAIN: text}.items():
                 _written(Path(folder), name, part)
-            return CompiledSchema(_compiled(Path(folder)))
+            compiled = _compiled(Path(folder))
+        files = protobuf_library("descriptor_pb2").FileDescriptorSet.FromString(compiled)
+        (file,) = (file for file in files.file if file.name == _MAIN)
+        return CompiledSchema(compiled, file)
 
     def message(self, indexes: Sequence[int]) -> ProtobufType:
         """Return the message at a path of positions. Raises InvalidProgramError if the file has none there."""
-        name, messages = self._main.package, self._main.message_type
+        name, messages = self._file.package, self._file.message_type
         for index in indexes:
             if index >= len(messages):
                 raise InvalidProgramError(
@@ -69,6 +76,10 @@ class CompiledSchema:
             found: Any = messages[index]
             name, messages = f"{name}.{found.name}".lstrip("."), found.nested_type
         return ProtobufType.of_descriptor_set(self._descriptor_set, name)
+
+    def indexes_of(self, message_name: str) -> tuple[int, ...]:
+        """Return the path of a message by its full name. Raises InvalidProgramError if the file has none."""
+        return indexes_in(self._file, message_name)
 
 
 def _written(folder: Path, name: str, text: str) -> None:
