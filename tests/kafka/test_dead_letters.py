@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -121,3 +124,67 @@ def test_letters_of_a_function_lie_once_in_a_topic(
         f"ValueError: no {number}" for number in range(7, ROWS, 10)
     )
     assert {letter.operator for letter in found} == {"parse"} and not letters.leftovers()
+
+
+#: Reads what the first program refused: bytes that are no UTF-8, and numbers that end with 7.
+_REPAIRED = """
+import sys
+from yarrow.common import SimpleStringSchema, Types, WatermarkStrategy
+from yarrow.common.serialization import DeserializationSchema
+from yarrow.datastream import StreamExecutionEnvironment
+from yarrow.datastream.connectors.kafka import KafkaOffsetsInitializer, KafkaSource
+
+servers, topic = sys.argv[1:]
+
+
+class Repaired(SimpleStringSchema):
+    def deserialize(self, message):
+        return message.removeprefix(bytes([255])).decode()
+
+
+env = StreamExecutionEnvironment.get_execution_environment()
+env.set_parallelism(1)
+builder = KafkaSource.builder().set_bootstrap_servers(servers).set_topics(topic)
+builder.set_value_only_deserializer(Repaired()).set_bounded(KafkaOffsetsInitializer.latest())
+source = builder.on_error("dead_letter").build()
+texts = env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers", Types.STRING()).uid("texts")
+texts.map(lambda text: "again " + text if text.endswith("3") else text, Types.STRING()).uid("parse").print()
+env.execute("repaired")
+"""
+
+
+def test_letters_in_a_topic_are_replayed_by_source_and_function(
+    kafka: KafkaCluster, new_topic: Callable[..., str], tmp_path: Path
+) -> None:
+    read, letters = new_topic(), TopicUnderTest(kafka, new_topic(partitions=2))
+    written(kafka, read)
+    env = StreamExecutionEnvironment.get_execution_environment()
+    env.set_parallelism(1).enable_checkpointing(100)
+    source = numbers_of(kafka, read).on_error("dead_letter").build()
+    texts = env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers", Types.STRING()).uid("texts")
+    parsed = texts.map(refuses_sevens, Types.INT()).uid("parse").on_error("dead_letter", max_share=0.5)
+    both = parsed.dead_letters().union(texts.get_side_output(OutputTag(DEAD_LETTERS)))
+    both.map(DeadLetter.to_json, Types.STRING()).sink_to(letters.sink())
+    with mini_cluster(processes=False):
+        env.execute("letters to a topic")
+    (tmp_path / "kafka.properties").write_text(f"bootstrap.servers={kafka.bootstrap_servers}\n")
+    (tmp_path / "job.py").write_text(_REPAIRED)
+    program = ["job.py", kafka.bootstrap_servers, read]
+    flags = ["--kafka-properties", "kafka.properties", f"topic:{letters.topic}"]
+    done = subprocess.run(
+        [sys.executable, "-m", "yarrow.cli.main", "replay-dead-letters", *flags, *program],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env={**os.environ, "YARROW_CONF_DIR": ""},
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    shown = [line for line in done.stdout.splitlines() if line.removeprefix("again ").isdigit()]
+    expected = [f"again {number}" for number in range(3, ROWS, 10)]
+    assert sorted(shown) == sorted(expected + [str(number) for number in range(7, ROWS, 10)])
+    assert done.stdout.splitlines()[-3:] == [
+        f"Dead letters of 'parse': {ROWS // 10} replayed, 0 refused again, 0 skipped",
+        f"Dead letters of 'texts': {ROWS // 10} replayed, 0 refused again, 0 skipped",
+        f"Dead letters: {ROWS // 5} replayed, 0 refused again, 0 skipped",
+    ]

@@ -62,6 +62,7 @@ def run_application(given: Given) -> None:
     flags.LETTER_UID,
     flags.TRUST_PICKLES,
     flags.LETTERS_PER_SECOND,
+    flags.KAFKA_PROPERTIES,
     flags.PARALLELISM,
     flags.SAVEPOINT.with_help("The savepoint or checkpoint from which the program's own sources go on."),
     flags.ALLOW_NON_RESTORED,
@@ -94,7 +95,9 @@ def replay_dead_letters(given: Given) -> None:
         raise CommandError("replay-dead-letters runs main() here: use a session, or -t yarn-per-job.")
     program = program_of(given, [program_path, *rest])
     program.check()
-    how = ReplaySettings(given["uids"] or (), given["trusts_pickles"], given["rows_per_second"])
+    how = ReplaySettings(
+        given["uids"] or (), given["trusts_pickles"], given["rows_per_second"], given["kafka_properties"]
+    )
     replay = LetterReplay.of(letters, config, how)
     replay.begin()
     run_it(program, config, replay.executor_around)

@@ -112,7 +112,7 @@ def chosen(letters: LetterInput, uids: Collection[str]) -> ChosenLetters:
         if uid not in there:
             raise CommandError(f"There is no dead letter of {uid!r}. There are letters of {named(there)}.")
     if not numbers:
-        raise CommandError("The files hold no dead letter, so there is nothing to replay.")
+        raise CommandError("There is no dead letter, so there is nothing to replay.")
     if not uids:
         return ChosenLetters(letters, numbers, 0)
     wanted = {target: number for target, number in numbers.items() if target[0] in uids}

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from yarrow.cli.letter_replay.letter_input import ChosenLetters, LetterFiles, chosen
+from yarrow.cli.letter_replay.letter_input import ChosenLetters, LetterFiles, LetterInput, chosen
 from yarrow.cli.letter_replay.replayed_graph import feed, operators_by_uid, silence, silent_ids
 from yarrow.cli.letter_replay.target_checks import found_targets
 from yarrow.client.errors import CommandError
@@ -42,6 +42,8 @@ class ReplaySettings(NamedTuple):
     trusts_pickles: bool = False
     #: Most letters a second for each operator; None = no limit.
     rows_per_second: int | None = None
+    #: The properties of Kafka's client, if letters lie in a topic.
+    kafka_properties: str | None = None
 
 
 EVERYTHING = ReplaySettings()
@@ -61,10 +63,13 @@ class LetterReplay:
         self._is_silent = True
 
     @staticmethod
-    def of(path: str, config: Settings, how: ReplaySettings = EVERYTHING) -> LetterReplay:
-        """Read the letters, and the metadata of the savepoint of `-s`. Raises CommandError, SnapshotError."""
+    def of(place: str, config: Settings, how: ReplaySettings = EVERYTHING) -> LetterReplay:
+        """Read the letters of files or `topic:NAME`, and the metadata of the savepoint of `-s`.
+
+        Raises CommandError and SnapshotError.
+        """
         savepoint = config.get(execution.SAVEPOINT_PATH)
-        letters = chosen(LetterFiles(path, config), how.uids)
+        letters = chosen(_input_at(place, config, how), how.uids)
         restored = None
         if savepoint is not None:
             states = open_snapshot(savepoint).metadata.operators
@@ -118,6 +123,15 @@ class LetterReplay:
         lines, left_over = _report_of(self._letters, totals, self._is_silent)
         print("\n".join(lines), flush=True)
         return LEFT_OVER if left_over else 0
+
+
+def _input_at(place: str, config: Settings, how: ReplaySettings) -> LetterInput:
+    if not place.startswith("topic:"):
+        return LetterFiles(place, config)
+    # Letters in files do without Kafka.
+    from yarrow.cli.letter_replay.letter_topic import LetterTopic
+
+    return LetterTopic(place.removeprefix("topic:"), how.kafka_properties)
 
 
 def _report_of(

@@ -118,7 +118,7 @@ LETTERS_AND_PROGRAM: Final = Flag(
     type=list[str],
     default=...,
     metavar="LETTERS PROGRAM [ARGUMENTS]",
-    help="Dead letters (a file, a folder or a pattern), and the repaired program.",
+    help="Dead letters (a file, a folder, a pattern, or topic:NAME), and the repaired program.",
 )
 LETTER_UID: Final = Flag(
     name="uids",
@@ -131,6 +131,12 @@ TRUST_PICKLES: Final = switch(
     "trusts_pickles",
     "--trust-pickles",
     help="Read pickled records, which may run code of whoever can write the letters.",
+)
+KAFKA_PROPERTIES: Final = Flag(
+    name="kafka_properties",
+    written=("--kafka-properties",),
+    metavar="FILE",
+    help="Properties of Kafka's client, if LETTERS is topic:NAME: one name=value a line.",
 )
 LETTERS_PER_SECOND: Final = Flag(
     name="rows_per_second",

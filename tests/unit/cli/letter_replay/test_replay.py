@@ -148,7 +148,7 @@ def test_files_without_letters_are_refused(tmp_path: Path) -> None:
     for name, content, words in (
         ("gone", None, "no such file or folder"),
         (".hidden", "", "names that begin with"),
-        ("empty", "\n", "hold no dead letter"),
+        ("empty", "\n", "There is no dead letter"),
         ("other", '{"a": 1}\n', "other/x, line 1: the line is no dead letter"),
     ):
         folder = tmp_path / name.strip(".")
@@ -157,3 +157,20 @@ def test_files_without_letters_are_refused(tmp_path: Path) -> None:
             (folder / (".x" if name.startswith(".") else "x")).write_text(content)
         with pytest.raises(CommandError, match=words):
             LetterReplay.of(str(folder), config)
+
+
+def test_a_topic_needs_properties_that_name_its_brokers(tmp_path: Path) -> None:
+    config = Settings({}, "the test")
+    file = tmp_path / "kafka.properties"
+    for text, words in (
+        (None, "need --kafka-properties FILE"),
+        ("# nothing\n", "has no bootstrap.servers"),
+        ("bootstrap.servers\n", "line 1: name=value is expected"),
+    ):
+        if text is not None:
+            file.write_text(text)
+        how = ReplaySettings(kafka_properties=None if text is None else str(file))
+        with pytest.raises(CommandError, match=words):
+            LetterReplay.of("topic:letters", config, how)
+    with pytest.raises(CommandError, match="No such file"):
+        LetterReplay.of("topic:letters", config, ReplaySettings(kafka_properties=str(tmp_path / "gone")))
