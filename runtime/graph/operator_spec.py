@@ -80,13 +80,6 @@ class ColumnScan(msgspec.Struct, frozen=True):
     size: int = 0
 
 
-class SourceReading(msgspec.Struct, frozen=True):
-    """How an operator reads: its pickled `Source` and WatermarkStrategy."""
-
-    source: bytes
-    watermark_strategy: bytes | None
-
-
 class IterationRole(StrEnum):
     """What an operator is to an iteration, besides a part of its body."""
 
@@ -211,8 +204,8 @@ class OperatorSpec(msgspec.Struct, frozen=True, kw_only=True, tag_field="operato
         return None
 
     @property
-    def reads_by(self) -> SourceReading | None:
-        """The Source by which the operator reads; None = it is no source, or one of another kind."""
+    def reads_by(self) -> tuple[bytes, bytes | None] | None:
+        """The pickled Source and WatermarkStrategy of an operator that reads by a Source; None = any other."""
         return None
 
     @property
@@ -331,8 +324,8 @@ class SourceOperator(LimitedOperator, frozen=True, kw_only=True, tag="source"):
         return self.declared_replay
 
     @property
-    def reads_by(self) -> SourceReading:
-        return SourceReading(self.source, self.watermark_strategy)
+    def reads_by(self) -> tuple[bytes, bytes | None]:
+        return self.source, self.watermark_strategy
 
     @property
     def is_bounded(self) -> bool:

@@ -44,8 +44,13 @@ class LetterTopic:
                 f"{properties_file} has no {_SERVERS}, so nobody knows where topic {topic!r} is."
             )
         self._topic = topic
-        self._lines = tempfile.NamedTemporaryFile(prefix="yarrow-letters-")  # noqa: SIM115 - ends with the process
-        self._read(properties_file)
+        self._folder = tempfile.TemporaryDirectory(prefix="yarrow-letters-", ignore_cleanup_errors=True)
+        self._lines = f"{self._folder.name}/lines"
+        try:
+            self._read(properties_file)
+        except BaseException:
+            self._folder.cleanup()
+            raise
 
     def _read(self, properties_file: str) -> None:
         without = ("YARROW_CONF_DIR", "FLINK_CONF_DIR")
@@ -56,14 +61,14 @@ class LetterTopic:
                 "yarrow.cli.letter_replay.topic_reading",
                 self._topic,
                 properties_file,
-                self._lines.name,
+                self._lines,
             ],
             env={name: value for name, value in os.environ.items() if name not in without},
             capture_output=True,
             text=True,
         )
         if done.returncode:
-            raise CommandError(f"The topic {self._topic!r} cannot be read: {done.stderr.strip()}")
+            raise CommandError(f"The topic {self._topic!r} cannot be read: {_last_line(done.stderr)}")
 
     def letters(self) -> Iterator[PlacedLetter]:
         """Yield the letters. Raises CommandError naming partition and offset of what is no letter."""
@@ -72,7 +77,7 @@ class LetterTopic:
 
     def _records(self) -> Iterator[TopicLine]:
         decoder = msgspec.json.Decoder(TopicLine)
-        with open(self._lines.name, "rb") as lines:
+        with open(self._lines, "rb") as lines:
             for line in lines:
                 yield decoder.decode(line)
 
@@ -88,3 +93,7 @@ class LetterTopic:
         builder.set_starting_offsets(KafkaOffsetsInitializer.offsets(first))
         builder.set_bounded(KafkaOffsetsInitializer.offsets(ends))
         return builder.set_value_only_deserializer(ByteArraySchema()).build()
+
+
+def _last_line(text: str) -> str:
+    return next((line for line in reversed(text.splitlines()) if line.strip()), "no error was told")

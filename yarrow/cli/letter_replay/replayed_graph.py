@@ -98,7 +98,7 @@ def _add_source(
         name=f"Source: {name}",
         spec=SourceOperator(
             source=cloudpickle.dumps(LettersSource(lines, target)),
-            watermark_strategy=None if reading is None else reading.watermark_strategy,
+            watermark_strategy=None if reading is None else reading[1],
             bounded=True,
             declared_replay=lines.replay,
             limit=limit,

@@ -80,9 +80,9 @@ def _found(node: StreamNode, uid: str, index: int, number: int, trusts_pickles: 
 def _source_of(node: StreamNode, uid: str, number: int) -> bytes:
     reading = node.spec.reads_by
     if reading is not None:
-        source: Source[object, object] = cloudpickle.loads(reading.source)  # type: ignore[type-var]
+        source: Source[object, object] = cloudpickle.loads(reading[0])  # type: ignore[type-var]
         if source.letter_reader() is not None:
-            return reading.source
+            return reading[0]
     raise CommandError(
         f"{node.name!r} cannot read the {number} dead letters of {uid!r} again: only sources of single records (text,"
         " CSV, JSON lines, Kafka) can."

@@ -6,6 +6,7 @@ must not have them before its workers are forked.
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -70,12 +71,13 @@ def read_topic(topic: str, properties: dict[str, str], file: Path) -> None:
 
 
 def main() -> int:
-    """Read the topic; an error is one sentence on standard error."""
+    """Read the topic; an error is the last line of standard error."""
     topic, properties, file = sys.argv[1:]
     try:
         read_topic(topic, properties_in(properties), Path(file))
     except YarrowError as error:
-        print(error, file=sys.stderr)
+        # The failure of a job has the class of its cause in front, and tells the operator on further lines.
+        print(re.sub(r"^[\w.]+Error: ", "", str(error).splitlines()[0]), file=sys.stderr)
         return 1
     return 0
 

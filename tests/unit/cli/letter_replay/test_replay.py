@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.free_ports import free_port
 from yarrow.cli.letter_replay.replay import LetterReplay, ReplaySettings
 from yarrow.client.errors import CommandError
 from yarrow.common.typeinfo import TypeInformation, Types
@@ -174,3 +175,14 @@ def test_a_topic_needs_properties_that_name_its_brokers(tmp_path: Path) -> None:
             LetterReplay.of("topic:letters", config, how)
     with pytest.raises(CommandError, match="No such file"):
         LetterReplay.of("topic:letters", config, ReplaySettings(kafka_properties=str(tmp_path / "gone")))
+
+
+@pytest.mark.slow
+def test_a_topic_whose_brokers_are_absent_is_one_sentence(tmp_path: Path) -> None:
+    file = tmp_path / "kafka.properties"
+    file.write_text(f"bootstrap.servers=localhost:{free_port()}\ndefault.api.timeout.ms=1000\n")
+    with pytest.raises(
+        CommandError, match=r"^The topic 'letters' cannot be read: Kafka at localhost"
+    ) as raised:
+        LetterReplay.of("topic:letters", Settings({}, "the test"), ReplaySettings(kafka_properties=str(file)))
+    assert "\n" not in str(raised.value)
