@@ -391,6 +391,10 @@ class TimestampsAndWatermarksOperator(OperatorSpec, frozen=True, kw_only=True, t
 
     strategy: bytes
 
+    @property
+    def keeps_rows(self) -> bool:
+        return True
+
 
 class ColumnTimestampsOperator(OperatorSpec, frozen=True, kw_only=True, tag="column_timestamps"):
     """Takes timestamps from a column of record batches and makes watermarks, by a WatermarkStrategy."""

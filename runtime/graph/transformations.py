@@ -109,6 +109,8 @@ class SourceTransformation(SpecTransformation):
 
     #: The engine knows that its records bear no time.
     without_time: bool = False
+    #: Records may have fields that the schema of the program lacks.
+    adds_columns: bool = False
 
 
 @dataclass(eq=False, kw_only=True)

@@ -46,6 +46,9 @@ class SchemaUnavailableError(Exception):
 class SerializationSchema(ABC, Generic[IN]):
     """Turns one record into the bytes of one message."""
 
+    #: True if it writes whatever fields a record has; False = it has fields of its own.
+    takes_added_columns: bool = False
+
     @abstractmethod
     def serialize(self, element: IN) -> bytes:
         """Return the bytes of a record."""
@@ -72,6 +75,11 @@ class DeserializationSchema(ABC, Generic[OUT]):
 
         Then the engine need not copy it.
         """
+        return False
+
+    @property
+    def adds_columns(self) -> bool:
+        """Whether records may have fields that the schema of the program lacks."""
         return False
 
     @abstractmethod
@@ -196,6 +204,9 @@ class RowFieldExtractorSchema(SerializationSchema[Row]):
 class Encoder(ABC, Generic[IN]):
     """Writes records one by one to an open stream."""
 
+    #: As for a SerializationSchema.
+    takes_added_columns: bool = False
+
     @abstractmethod
     def encode(self, element: IN, stream: BinaryIO) -> None:
         """Write one record."""
@@ -208,6 +219,8 @@ class Encoder(ABC, Generic[IN]):
 
 class SimpleStringEncoder(Encoder[object]):
     """Writes `str(record)` and a newline. Raises LookupError when Python has no such character set."""
+
+    takes_added_columns = True
 
     def __init__(self, charset_name: str = "UTF-8") -> None:
         "".encode(charset_name)

@@ -11,6 +11,7 @@ from yarrow.datastream.closeable_iterator import CloseableIterator
 from yarrow.datastream.connectors.base import Sink, StandsForSink, delivery_of
 from yarrow.datastream.data_stream_sink import DataStreamSink
 from yarrow.datastream.functions import SinkFunction
+from yarrow.datastream.program.added_columns import refuse_added_columns
 from yarrow.datastream.program.user_functions import declares_blocking, require_function
 from yarrow.datastream.program_stream import ProgramStream
 from yarrow.runtime.graph.operator_spec import (
@@ -49,6 +50,7 @@ class StreamEnds(ProgramStream):
             )
         sink = self._environment.in_default_file_system(sink)
         sink.validate()
+        refuse_added_columns(self.transformation, sink)
         spec = SinkWriterOperator(
             sink=self._builder.pickle(sink, "sink_to", "sink"),
             commits_last=sink.commits_last,

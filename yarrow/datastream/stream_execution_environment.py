@@ -243,6 +243,7 @@ class StreamExecutionEnvironment(EnvironmentSettings):
                 scan = ColumnScan(source.scanned_format, encoded, source.scanned_bytes())
         else:
             settings["output_type"] = output_type or declared(source.produced_type())
+        settings["adds_columns"] = source.adds_columns
         spec = SourceOperator(
             source=self.graph_builder.pickle(source, name, "source"),
             watermark_strategy=self._pickled_strategy(strategy, name),

@@ -258,6 +258,8 @@ class Source(ABC, Generic[T, SplitT]):
     errors: ErrorHandling = FAILING
     #: True where each row is a new object, all through, that readers neither keep nor change: no copy is needed.
     makes_new_rows: bool = False
+    #: True when records may have fields that the schema of the program lacks: sinks are asked whether they take them.
+    adds_columns: bool = False
     #: True when readers count the bytes of raw records by `bytes_read`: a rate limit in bytes is possible.
     counts_bytes: bool = False
 
@@ -543,6 +545,8 @@ class Sink(ABC, Generic[T]):
     blocking: bool = False
     #: True when writers raise RefusedRowError for a row that they cannot write: the sink then has `on_error`.
     tells_refused_rows: bool = False
+    #: True when writers write whatever fields a record has; False = the sink has fields of its own.
+    takes_added_columns: bool = False
     #: True when a bounded job has to commit its other sinks first: the commit says that all is done, or removes input.
     commits_last: bool = False
     #: True when `bytes_sent` counts all bytes of rows as soon as `write` returns: a rate limit in bytes is possible.

@@ -40,6 +40,7 @@ class FileSink(Sink[Any]):
     def __init__(self, settings: FileSinkSettings) -> None:
         self._settings = settings
         self.accepts_columns = bool(getattr(settings.bulk_factory, "accepts_columns", False))
+        self.takes_added_columns = settings.encoder is not None and settings.encoder.takes_added_columns
         self.blocking = scheme_of(settings.base_path) != "file" or settings.compaction is not None
 
     def guarantees(self) -> Mapping[DeliveryGuarantee, KeptBy]:

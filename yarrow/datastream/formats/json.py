@@ -151,6 +151,8 @@ class JsonLinesEncoder(Encoder[Any]):
     Named Rows and dicts become objects.
     """
 
+    takes_added_columns = True
+
     def encode(self, element: Any, stream: BinaryIO) -> None:
         """Writes one line. Raises FileFormatError for a value that JSON has no form for."""
         stream.write(encoded(element) + b"\n")

@@ -41,6 +41,7 @@ class DescribedKafkaSource(Source[T, KafkaPartitionSplit], Generic[T]):
         self._settings = settings
         self.errors = settings.errors
         schema = settings.schema
+        self.adds_columns = isinstance(schema, DeserializationSchema) and schema.adds_columns
         self.makes_new_rows = isinstance(schema, DeserializationSchema) and schema.makes_new_rows
         if settings.skips_removed_records:
             # Records that retention has removed are passed over, so exactly once would be untrue.

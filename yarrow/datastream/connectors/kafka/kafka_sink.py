@@ -64,6 +64,7 @@ class KafkaSink(Sink[T], Generic[T]):
     def __init__(self, settings: KafkaSinkSettings) -> None:
         self._settings = settings
         self.delivery_guarantee = settings.guarantee
+        self.takes_added_columns = settings.serializer.takes_added_columns
         #: Of this subtask: the committer ends it, the writer describes and lists.
         self._client: TransactionClient | None = None
 

@@ -91,6 +91,11 @@ class ConfluentRegistryAvroDeserializationSchema(DeserializationSchema[Any], Kee
         row = row_reader(self._schema.root)
         return lambda message: row(read(message))
 
+    @property
+    def adds_columns(self) -> bool:
+        """Whether records get the fields that only their writer's schema has."""
+        return self._state[2] is SchemaEvolution.ADD_COLUMNS
+
     def deserialize(self, message: bytes) -> Any:
         """Return the record.
 

@@ -50,6 +50,9 @@ class KafkaTopicSelector(ABC, Generic[IN_contra]):
 class KafkaRecordSerializationSchema(ABC, Generic[IN]):
     """Turns rows into records. `builder()` makes one of schemas; a subclass decides everything itself."""
 
+    #: True if it writes whatever fields a row has; False = it has fields of its own.
+    takes_added_columns: bool = False
+
     @staticmethod
     def builder() -> KafkaRecordSerializationSchemaBuilder:
         """Return a builder."""
@@ -76,6 +79,7 @@ class _BuiltSchema(KafkaRecordSerializationSchema[IN]):
         self._selector = parts._selector
         assert parts._value is not None
         self._value = parts._value
+        self.takes_added_columns = parts._value.takes_added_columns
         self._key = parts._key
         self._partitioner = parts._partitioner
         self._headers = parts._headers

@@ -121,6 +121,11 @@ class ConfluentRegistryJsonDeserializationSchema(DeserializationSchema[Any], Kee
         decode = self._decode
         return lambda contents: list(map(decode, contents))
 
+    @property
+    def adds_columns(self) -> bool:
+        """Whether records get the fields that only their writer's schema has."""
+        return self._state[3] is SchemaEvolution.ADD_COLUMNS
+
     def deserialize(self, message: bytes) -> Any:
         """Return the record.
 

@@ -86,6 +86,11 @@ class ConfluentRegistryProtobufDeserializationSchema(DeserializationSchema[Any])
         settings, message_type, _, evolution, makes_dicts = self._state
         return ProtobufMessages(settings, message_type, self._rows, evolution, makes_dicts).read
 
+    @property
+    def adds_columns(self) -> bool:
+        """Whether records get the fields that only their writer's schema has."""
+        return self._state[3] is SchemaEvolution.ADD_COLUMNS
+
     def deserialize(self, message: bytes) -> Any:
         """Return the record.
 
