@@ -18,6 +18,13 @@ from yarrow.testing.connectors import ConnectorCheckError, PlanKind, check_conne
 
 pytestmark = [pytest.mark.kafka, pytest.mark.fault]
 
+#: Numbers of plans.
+PLANS = {
+    DeliveryGuarantee.EXACTLY_ONCE: tuple(range(17)),
+    DeliveryGuarantee.AT_LEAST_ONCE: (2, 9),
+    DeliveryGuarantee.NONE: (4,),
+}
+
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[MiniCluster]:
@@ -39,21 +46,21 @@ def check(
         check_connector(topics, plan, cluster, folder)
 
 
-@pytest.mark.parametrize("number", range(17))
+@pytest.mark.parametrize("number", PLANS[DeliveryGuarantee.EXACTLY_ONCE])
 def test_exactly_once(
     number: int, kafka: KafkaCluster, new_topic: NewTopic, cluster: MiniCluster, tmp_path: Path
 ) -> None:
     check(DeliveryGuarantee.EXACTLY_ONCE, number, kafka, new_topic, cluster, tmp_path)
 
 
-@pytest.mark.parametrize("number", (2, 9))
+@pytest.mark.parametrize("number", PLANS[DeliveryGuarantee.AT_LEAST_ONCE])
 def test_at_least_once(
     number: int, kafka: KafkaCluster, new_topic: NewTopic, cluster: MiniCluster, tmp_path: Path
 ) -> None:
     check(DeliveryGuarantee.AT_LEAST_ONCE, number, kafka, new_topic, cluster, tmp_path)
 
 
-@pytest.mark.parametrize("number", (4,))
+@pytest.mark.parametrize("number", PLANS[DeliveryGuarantee.NONE])
 def test_no_claim(
     number: int, kafka: KafkaCluster, new_topic: NewTopic, cluster: MiniCluster, tmp_path: Path
 ) -> None:
