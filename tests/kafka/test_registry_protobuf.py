@@ -143,6 +143,25 @@ def test_references_are_part_of_a_schema(registry: RegistryServer, writer: Write
     assert row.by.name == "ann" and row.at.seconds == 5
 
 
+def test_a_schema_that_a_snapshot_has_kept_holds_for_the_latest_version(
+    registry: RegistryServer, writer: Writer
+) -> None:
+    subject = RegistrySubject("protobuf-kept")
+    by_subject = ConfluentRegistryProtobufDeserializationSchema.for_generic
+    writer.register("protobuf-kept", FIRST)
+    kept = by_subject(subject, registry.url).kept_schema()
+    assert kept is not None
+    schema_id = writer.register("protobuf-kept", READER)
+    now = by_subject(subject, registry.url)
+    own = now.kept_schema()
+    assert own is not None and kept.stays(own) and kept.content != own.content
+    content = message(schema_id, compiled(READER), id=1, user="ann")
+    restored = pickle.loads(pickle.dumps(now.with_kept_schema(kept)))
+    assert (now.deserialize(content), restored.deserialize(content)) == ({"id": 1, "user": "ann"}, {"id": 1})
+    assert restored.kept_schema() == kept
+    assert by_subject(compiled(READER), registry.url).kept_schema() is None
+
+
 def test_fields_that_only_the_writer_has(registry: RegistryServer, writer: Writer) -> None:
     schema_id = writer.register("protobuf-more-fields", SECOND)
     content = message(schema_id, compiled(SECOND, (1,)), b"\x02\x02", id=1, user="ann", note="x")

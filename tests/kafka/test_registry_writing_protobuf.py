@@ -109,7 +109,7 @@ def test_messages_of_confluents_client_are_read_and_its_schema_is_found(
     assert ours.serialize(Row(id=1, user="ann", note="x")) == content
 
 
-def test_a_row_that_does_not_fit_names_its_field_and_fails_the_job(
+def test_a_row_that_does_not_fit_its_message_names_the_field_and_fails_the_job(
     kafka: KafkaCluster, registry: RegistryServer, new_topic: Callable[..., str]
 ) -> None:
     target = TopicUnderTest(kafka, new_topic())

@@ -6,15 +6,16 @@ asked for. Must not ask a registry when a program is unpickled.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from yarrow.common.serialization import DeserializationSchema
+from yarrow.common.serialization import DeserializationSchema, KeepsSchema
 from yarrow.common.typeinfo import RowTypeInfo, TypeInformation, Types
+from yarrow.common.values.kept_schema import KeptSchema
 from yarrow.datastream.formats.protobuf.message_type import ProtobufType
 from yarrow.datastream.formats.protobuf.messages import ProtobufRowDeserializationSchema
-from yarrow.datastream.formats.registry.chosen_schema import registered
+from yarrow.datastream.formats.registry.chosen_schema import ReaderChoice, registered
 from yarrow.datastream.formats.registry.evolution import SchemaEvolution, evolution_of, evolution_of_rows
 from yarrow.datastream.formats.registry.protobuf.compiler import CompiledSchema, require_compiler
 from yarrow.datastream.formats.registry.protobuf.message_indexes import FIRST
@@ -27,7 +28,7 @@ from yarrow.runtime.common.errors import InvalidProgramError
 _READER = "ConfluentRegistryProtobufDeserializationSchema"
 
 
-class ConfluentRegistryProtobufDeserializationSchema(DeserializationSchema[Any]):
+class ConfluentRegistryProtobufDeserializationSchema(DeserializationSchema[Any], KeepsSchema):
     """Messages of Protobuf as records of one message type, whatever schemas their writers had.
 
     Made by `for_generic` and `for_row_type_info`.
@@ -50,9 +51,8 @@ class ConfluentRegistryProtobufDeserializationSchema(DeserializationSchema[Any])
         """
         settings = RegistrySettings.of(url, registry_configs)
         chosen = evolution_of(evolution, _READER)
-        return ConfluentRegistryProtobufDeserializationSchema(
-            settings, _type(settings, message_type), None, chosen, True
-        )
+        found, choice = _type(settings, message_type)
+        return ConfluentRegistryProtobufDeserializationSchema(settings, found, None, chosen, True, choice)
 
     @staticmethod
     def for_row_type_info(
@@ -66,8 +66,9 @@ class ConfluentRegistryProtobufDeserializationSchema(DeserializationSchema[Any])
         """Records as Rows: with all fields of the message, or with those of `type_info`. Raises as `for_generic`."""
         settings = RegistrySettings.of(url, registry_configs)
         chosen = evolution_of_rows(evolution, _READER)
+        found, choice = _type(settings, message_type)
         return ConfluentRegistryProtobufDeserializationSchema(
-            settings, _type(settings, message_type), type_info, chosen, False
+            settings, found, type_info, chosen, False, choice
         )
 
     def __init__(
@@ -77,13 +78,14 @@ class ConfluentRegistryProtobufDeserializationSchema(DeserializationSchema[Any])
         type_info: RowTypeInfo | None,
         evolution: SchemaEvolution,
         makes_dicts: bool,
+        choice: ReaderChoice | None,
     ) -> None:
-        self._state = (settings, message_type, type_info, evolution, makes_dicts)
+        self._state = (settings, message_type, type_info, evolution, makes_dicts, choice)
         self._rows = ProtobufRowDeserializationSchema(message_type, type_info)
 
     @cached_property
     def _read(self) -> Callable[[bytes], Any]:
-        settings, message_type, _, evolution, makes_dicts = self._state
+        settings, message_type, _, evolution, makes_dicts, _ = self._state
         return ProtobufMessages(settings, message_type, self._rows, evolution, makes_dicts).read
 
     @property
@@ -99,6 +101,25 @@ class ConfluentRegistryProtobufDeserializationSchema(DeserializationSchema[Any])
         """
         return self._read(message)
 
+    def deserialize_many(self, messages: Sequence[bytes]) -> list[Any]:
+        # A subclass may read single messages in its own way.
+        if type(self).deserialize is not ConfluentRegistryProtobufDeserializationSchema.deserialize:
+            return super().deserialize_many(messages)
+        return list(map(self._read, messages))
+
+    def kept_schema(self) -> KeptSchema | None:
+        """The schema by which the job begins to read; None = the program declares a message type."""
+        choice = self._state[5]
+        return None if choice is None else choice.kept()
+
+    def with_kept_schema(self, kept: KeptSchema) -> ConfluentRegistryProtobufDeserializationSchema:
+        """The same, by the schema of a snapshot."""
+        settings, _, type_info, evolution, makes_dicts, _ = self._state
+        choice = ReaderChoice.of_kept(kept)
+        return ConfluentRegistryProtobufDeserializationSchema(
+            settings, _first_message(choice), type_info, evolution, makes_dicts, choice
+        )
+
     def get_produced_type(self) -> TypeInformation:
         """The type of the records."""
         return Types.PICKLED_BYTE_ARRAY() if self._state[4] else self._rows.get_produced_type()
@@ -110,18 +131,24 @@ class ConfluentRegistryProtobufDeserializationSchema(DeserializationSchema[Any])
         return type(self), self._state
 
 
-def _type(settings: RegistrySettings, given: ProtobufType | RegistrySubject) -> ProtobufType:
+def _type(
+    settings: RegistrySettings, given: ProtobufType | RegistrySubject
+) -> tuple[ProtobufType, ReaderChoice | None]:
+    """The message of the reader, and the schema that the program has asked for."""
     require_compiler()
     if isinstance(given, ProtobufType):
-        return given
+        return given, None
     if not isinstance(given, RegistrySubject):
         raise InvalidProgramError(
             f"{_READER}: a ProtobufType or a RegistrySubject is expected, not {type(given).__name__}"
         )
     found = registered(settings, given, PROTOBUF)
+    choice = ReaderChoice(found.text, found.subject, found.version, found.referred, given.version is None)
+    return _first_message(choice), choice
+
+
+def _first_message(choice: ReaderChoice) -> ProtobufType:
     try:
-        return CompiledSchema.of(found.text, dict(found.referred)).message(FIRST)
+        return CompiledSchema.of(choice.text, dict(choice.referred)).message(FIRST)
     except InvalidProgramError as error:
-        raise InvalidProgramError(
-            f"{_READER}: version {found.version} of the subject {given.subject!r}: {error}"
-        ) from None
+        raise InvalidProgramError(f"{_READER}: {choice}: {error}") from None
