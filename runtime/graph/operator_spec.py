@@ -389,11 +389,9 @@ class ProjectOperator(OperatorSpec, frozen=True, kw_only=True, tag="project"):
 class TimestampsAndWatermarksOperator(OperatorSpec, frozen=True, kw_only=True, tag="timestamps_watermarks"):
     """Assigns timestamps to rows and makes watermarks, by a WatermarkStrategy."""
 
-    strategy: bytes
+    keeps_rows = True
 
-    @property
-    def keeps_rows(self) -> bool:
-        return True
+    strategy: bytes
 
 
 class ColumnTimestampsOperator(OperatorSpec, frozen=True, kw_only=True, tag="column_timestamps"):
@@ -590,15 +588,10 @@ class BatchFunctionOperator(OperatorSpec, frozen=True, kw_only=True, tag="batch_
 class ColumnFilterOperator(OperatorSpec, frozen=True, kw_only=True, tag="column_filter"):
     """Keeps the rows for which a condition is true."""
 
+    keeps_schema = True
+    keeps_rows = True
+
     row_condition: AnyCondition
-
-    @property
-    def keeps_schema(self) -> bool:
-        return True
-
-    @property
-    def keeps_rows(self) -> bool:
-        return True
 
     @property
     def condition(self) -> AnyCondition:
