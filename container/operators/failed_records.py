@@ -76,9 +76,14 @@ class FailedRecords:
 
     def leave_out(self, error: Exception, index: int, record: Any, timestamp: int | None) -> None:
         """Count a record of input `index`. Raises the error again if it is none of the record."""
-        if isinstance(error, _ALWAYS_FATAL):
+        if self.is_fatal(error):
             raise error
         self.count += 1
+
+    @staticmethod
+    def is_fatal(error: Exception) -> bool:
+        """Whether the error is none of a record, so that it fails the job."""
+        return isinstance(error, _ALWAYS_FATAL)
 
     def letter(self, error: Exception, index: int, record: Any, timestamp: int | None) -> DeadLetter:
         """As `leave_out`; returns the letter of the record."""

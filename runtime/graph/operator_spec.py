@@ -567,6 +567,7 @@ class BatchShape(StrEnum):
 class BatchFunctionOperator(OperatorSpec, frozen=True, kw_only=True, tag="batch_function"):
     """map_batches or filter_batches; `schema` is the declared Arrow output schema (IPC bytes) or None."""
 
+    on_error_inputs = (0,)
     shape: BatchShape
     function: bytes
     container: BatchContainer

@@ -2,13 +2,14 @@
 
 Owner: the task thread. polars and pandas are imported only if a function needs them. A result is checked
 against the declared schema; null stays None in every container and never becomes NaN. Must not make a Python
-object of a row.
+object of a row, unless the row has failed and goes aside.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from itertools import repeat
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -20,13 +21,18 @@ from yarrow.container.operators.columnar.batch_containers import (
     UnknownContainerError,
     adapter_for,
 )
+from yarrow.container.operators.columnar.conversions import ArrowToRowsConverter
 from yarrow.container.operators.columnar.declared_columns import BatchFunctionError, DeclaredColumns
 from yarrow.container.operators.columnar.kept_rows import kept_rows
 from yarrow.container.operators.columnar_operator import ColumnarOperator
 from yarrow.container.operators.registry import runs
 from yarrow.container.operators.runtime_context import OperatorRuntimeContext
+from yarrow.datastream.functions import CheckpointedFunction
 from yarrow.runtime.data.elements import ArrowBatch
-from yarrow.runtime.graph.operator_spec import BatchFunctionOperator, BatchShape
+from yarrow.runtime.graph.operator_spec import ArrowToRowsOperator, BatchFunctionOperator, BatchShape
+
+if TYPE_CHECKING:
+    from yarrow.container.operators.failed_records import FailedRecords
 
 
 @runs(BatchFunctionOperator)
@@ -44,6 +50,8 @@ class BatchFunctionCaller(CheckpointedFunctionOperator, ColumnarOperator):
         self._columns = DeclaredColumns(name, spec.shape.value, spec.schema)
         self._call: Callable[[Any], Any]
         self._adapter: BatchAdapter
+        #: Makes rows of a part that fails.
+        self._rows = ArrowToRowsConverter(name, ArrowToRowsOperator())
         self._opened = False
         self.function = None
 
@@ -63,9 +71,46 @@ class BatchFunctionCaller(CheckpointedFunctionOperator, ColumnarOperator):
             self._opened = False
             close_function(self.function)
 
+    def leave_out_by(self, failed: FailedRecords) -> None:
+        # No row comes alone: the batch is divided here.
+        failed.inputs = ()
+        super().leave_out_by(failed)
+
     def process_batch(self, batch: ArrowBatch) -> Iterable[ArrowBatch]:
         if not len(batch):
             return ()
+        if self.failed is None:
+            return self._results(batch)
+        self.failed.seen[0] += len(batch)
+        return self._without_failing_rows(self.failed, batch)
+
+    def _without_failing_rows(self, failed: FailedRecords, batch: ArrowBatch) -> Iterator[ArrowBatch]:
+        """The results of the rows at which the function does not fail; those of a failing part never leave."""
+        try:
+            results = list(self._results(batch))
+        except Exception as error:
+            if failed.is_fatal(error):
+                raise
+            if len(batch) == 1 or self._keeps_state:
+                self._put_aside(failed, error, batch)
+                return
+            half = len(batch) // 2
+            yield from self._without_failing_rows(failed, batch.sliced(0, half))
+            yield from self._without_failing_rows(failed, batch.sliced(half, len(batch)))
+        else:
+            yield from results
+
+    def _put_aside(self, failed: FailedRecords, error: Exception, batch: ArrowBatch) -> None:
+        rows, stamps = self._rows.to_rows(batch)
+        for row, stamp in zip(rows, stamps or repeat(None), strict=False):
+            failed.put_aside(error, 0, row, stamp)
+
+    @property
+    def _keeps_state(self) -> bool:
+        """The function would count the rows of a batch twice that it is given again in parts."""
+        return isinstance(self.function, CheckpointedFunction)
+
+    def _results(self, batch: ArrowBatch) -> Iterable[ArrowBatch]:
         result = self._call(self._adapter.from_arrow(batch.batch))
         if self._spec.shape is BatchShape.FILTER_BATCHES:
             return self._filtered(batch, result)

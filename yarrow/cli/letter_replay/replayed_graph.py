@@ -26,6 +26,7 @@ from yarrow.runtime.graph.operator_spec import (
     PartitionerSpec,
     RowFunctionOperator,
     RowShape,
+    RowsToArrowOperator,
     SourceOperator,
     StreamKind,
 )
@@ -114,12 +115,33 @@ def _add_source(
         output_kind=node.output_kind if target.source is not None else StreamKind.ROW,
     )
     graph.nodes[made.id] = made
-    if target.source is None:
+    if found.schema is not None:
+        columns = _columns(_next_id(graph), made, found.schema)
+        graph.nodes[columns.id] = columns
+        graph.add_edge(_edge(made, columns, None))
+        graph.add_edge(_edge(columns, node, found.in_edges))
+    elif target.source is None:
         graph.add_edge(_edge(made, node, found.in_edges))
     else:
         for edge in list(node.out_edges):
             graph.add_edge(_edge(made, graph.nodes[edge.target], [edge], edge.side_output))
     return made
+
+
+def _columns(node_id: int, letters: StreamNode, schema: bytes) -> StreamNode:
+    """The conversion of rows of letters to columns."""
+    return StreamNode(
+        id=node_id,
+        name=f"columns of {letters.uid}",
+        spec=RowsToArrowOperator(schema=schema),
+        parallelism=1,
+        max_parallelism=None,
+        slot_sharing_group=letters.slot_sharing_group,
+        buffer_timeout_ms=letters.buffer_timeout_ms,
+        chaining=ChainingStrategy.ALWAYS,
+        uid=f"columns of {letters.uid}",
+        output_kind=StreamKind.COLUMNAR,
+    )
 
 
 def _counts(node_id: int) -> StreamNode:

@@ -35,6 +35,8 @@ class FoundTarget(NamedTuple):
 
     node: StreamNode
     target: LetterTarget
+    #: The Arrow schema (IPC bytes) of an input of columns; None = the operator takes rows.
+    schema: bytes | None = None
 
     @property
     def in_edges(self) -> Sequence[StreamEdge]:
@@ -52,29 +54,36 @@ def found_targets(
             f"The program has no operator for the dead letters of {named(missing)}. Give the repaired operator this"
             " uid, or choose letters by --uid."
         )
+    by_id = {node.id: node for node in operators.values()}
     found = [
-        _found(operators[uid], uid, index, number, trusts_pickles)
+        _found(operators[uid], by_id, LetterTarget(uid, index, trusts_pickles=trusts_pickles), number)
         for (uid, index), number in letters.numbers.items()
     ]
     _check_each(letters, {(each.target.uid, each.target.input): each for each in found})
     return found
 
 
-def _found(node: StreamNode, uid: str, index: int, number: int, trusts_pickles: bool) -> FoundTarget:
+def _found(
+    node: StreamNode, nodes: Mapping[int, StreamNode], target: LetterTarget, number: int
+) -> FoundTarget:
+    uid, index = target.uid, target.input
     if node.spec.is_source:
         return FoundTarget(node, LetterTarget(uid, index, source=_source_of(node, uid, number)))
-    target = FoundTarget(node, LetterTarget(uid, index, trusts_pickles=trusts_pickles))
-    if not target.in_edges:
+    found = FoundTarget(node, target)
+    if not found.in_edges:
         raise CommandError(
             f"Operator {node.name!r} has no input {index}, for which there are {number} dead letters of {uid!r}."
         )
-    edge = target.in_edges[0]
-    if edge.stream_kind is StreamKind.COLUMNAR:
+    edge = found.in_edges[0]
+    if edge.stream_kind is not StreamKind.COLUMNAR:
+        return found._replace(target=target._replace(type_spec=edge.type_spec))
+    schema = nodes[edge.source].spec.emitted_schema
+    if schema is None:
         raise CommandError(
-            f"Operator {node.name!r} takes columns, and the {number} dead letters of {uid!r} hold rows. Give the uid to"
-            " an operator of rows."
+            f"Operator {node.name!r} takes columns of an unknown schema, so the {number} dead letters of {uid!r} cannot"
+            " be made columns. Declare the schema of the operator before it."
         )
-    return target._replace(target=target.target._replace(type_spec=edge.type_spec))
+    return found._replace(schema=schema)
 
 
 def _source_of(node: StreamNode, uid: str, number: int) -> bytes:

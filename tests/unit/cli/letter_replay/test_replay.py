@@ -6,17 +6,20 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from tests.support.free_ports import free_port
 from yarrow.cli.letter_replay.replay import LetterReplay, ReplaySettings
 from yarrow.client.errors import CommandError
 from yarrow.common.typeinfo import TypeInformation, Types
+from yarrow.common.types import Row
 from yarrow.datastream import CoMapFunction, DataStream, StreamExecutionEnvironment
 from yarrow.datastream.connectors.dead_letters import RECORD_PICKLED, RECORD_TYPED, DeadLetter
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.data.serializers.serializers import serializer_for
 from yarrow.runtime.graph.operator_ids import operator_ids
+from yarrow.runtime.graph.operator_spec import StreamKind
 from yarrow.runtime.graph.stream_graph import StreamGraph, StreamNode
 
 Build = Callable[[DataStream], Any]
@@ -92,6 +95,22 @@ def test_letters_of_a_second_input_go_there(tmp_path: Path) -> None:
     graph = replayed(tmp_path, program(build), letter("both", "a", Types.STRING(), input=1))
     edge = node(graph, "dead letters of both, input 1").out_edges[0]
     assert edge.target == node(graph, "both").id and edge.target_input == 1
+
+
+def test_letters_of_columns_are_made_columns(tmp_path: Path) -> None:
+    schema = pa.schema([pa.field("value", pa.int64())])
+
+    def build(numbers: DataStream) -> None:
+        numbers.to_arrow(schema).map_batches(lambda batch: batch, schema).uid("batches").on_error(
+            "dead_letter"
+        )
+
+    found = letter("batches", Row(value=5))
+    graph = replayed(tmp_path, program(build), found, trusts=True)
+    converted = node(graph, "columns of dead letters of batches")
+    edge = converted.out_edges[0]
+    assert edge.target == node(graph, "batches").id and edge.stream_kind is StreamKind.COLUMNAR
+    assert converted.in_edges[0].source == node(graph, "dead letters of batches").id
 
 
 @pytest.mark.parametrize(
