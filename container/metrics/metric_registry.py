@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from math import inf
 
 from yarrow.common.metrics import Counter, Distribution, Meter, MetricGroup
@@ -93,6 +93,7 @@ class MetricRegistry:
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
         self._readers: dict[str, Callable[[], float | None]] = {}
+        self._groups: dict[str, Callable[[], Mapping[str, float]]] = {}
         self._histograms: dict[str, WindowedHistogram] = {}
         self._late: list[Callable[[], LateRecords | None]] = []
 
@@ -111,6 +112,10 @@ class MetricRegistry:
         """
         self._readers[name] = reader
 
+    def register_group(self, prefix: str, reader: Callable[[], Mapping[str, float]]) -> None:
+        """Registers metrics whose names may change: `reader` returns those of now, and each gets the prefix."""
+        self._groups[prefix] = reader
+
     def counted(self, name: str, total: Callable[[], float]) -> None:
         """Registers a count, and its growth per second as `<name>PerSecond`."""
         self.register(name, total)
@@ -124,6 +129,8 @@ class MetricRegistry:
         """Removes every metric whose name has that prefix."""
         for name in [name for name in list(self._readers) if name.startswith(prefix)]:
             del self._readers[name]
+        for name in [name for name in list(self._groups) if name.startswith(prefix)]:
+            del self._groups[name]
 
     def values(self) -> dict[str, float]:
         """All present values; a gauge that raises is left out."""
@@ -134,6 +141,11 @@ class MetricRegistry:
                 if value is not None:
                     result[name] = float(value)
             except Exception:  # a user's gauge must not stop the report of the others
+                continue
+        for prefix, group in list(self._groups.items()):
+            try:
+                result |= {f"{prefix}{name}": float(value) for name, value in group().items()}
+            except Exception:  # so must a connector's metrics
                 continue
         for name, histogram in list(self._histograms.items()):
             for field, number in histogram.statistics().items():
@@ -154,6 +166,10 @@ class OperatorMetricGroup(MetricGroup):
     def register(self, name: str, reader: Callable[[], float | None]) -> None:
         """Registers a metric of the engine that has no value while `reader` returns None."""
         self._registry.register(self.get_metric_identifier(name), reader)
+
+    def register_group(self, reader: Callable[[], Mapping[str, float]]) -> None:
+        """Registers what `reader` returns as metrics of this group."""
+        self._registry.register_group(self.get_metric_identifier(""), reader)
 
     def unregister(self) -> None:
         """Removes all metrics of this group."""

@@ -237,6 +237,11 @@ class SinkWritingOperator(BulkRowOperator, ColumnarOperator):
         metrics.register("numRecordsSendErrors", lambda: self._rows_refused)
         metrics.register("numBytesSend", self._bytes_sent_so_far)
         metrics.register("currentSendTime", lambda: self._send_ms)
+        metrics.register_group(self._own_metrics)
+
+    def _own_metrics(self) -> Mapping[str, float]:
+        writer = self._writer
+        return {} if writer is None else writer.own_metrics()
 
     def _bytes_sent_so_far(self) -> int | None:
         writer = self._writer

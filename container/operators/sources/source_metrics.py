@@ -73,13 +73,15 @@ class SourceMetrics:
         return 0 if self._idle_since is None else self._clock.epoch_ms() - self._idle_since
 
 
-def register_pending(group: OperatorMetricGroup, reader: SourceReader[Any, Any]) -> None:
-    """Registers the reader's numbers of pending records and bytes."""
+def register_reader(group: OperatorMetricGroup, reader: SourceReader[Any, Any]) -> None:
+    """Registers the reader's numbers of pending records and bytes, and its own metrics."""
     kind = type(reader)
     if kind.pending_records is not SourceReader.pending_records:
         group.register("pendingRecords", reader.pending_records)
     if kind.pending_bytes is not SourceReader.pending_bytes:
         group.register("pendingBytes", reader.pending_bytes)
+    if kind.own_metrics is not SourceReader.own_metrics:
+        group.register_group(reader.own_metrics)
 
 
 #: A split is paused as a task is that waits for others: by the alignment of watermarks.

@@ -27,7 +27,7 @@ from yarrow.container.operators.sources.carried_records import (
 from yarrow.container.operators.sources.kept_schema import with_kept_schema
 from yarrow.container.operators.sources.source_alignment import ALIGNMENT_BOUND, SourceAlignment
 from yarrow.container.operators.sources.source_head import SourceHead
-from yarrow.container.operators.sources.source_metrics import register_pending
+from yarrow.container.operators.sources.source_metrics import register_reader
 from yarrow.container.operators.subtask_context import SubtaskContext
 from yarrow.container.sources.source_events import (
     UNNUMBERED,
@@ -189,7 +189,7 @@ class ReadingSource(SourceHead):
         self._reader = source.create_reader(context)
         self._tells_outages = type(self._reader).unreachable_splits is not SourceReader.unreachable_splits
         self._align(self._reader)
-        register_pending(self.context.metric_group, self._reader)
+        register_reader(self.context.metric_group, self._reader)
         self._commits = (
             type(self._reader).notify_checkpoint_complete is not SourceReader.notify_checkpoint_complete
             and environment.settings.get(checkpointing.INTERVAL) is not None

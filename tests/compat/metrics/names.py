@@ -52,9 +52,12 @@ SOURCE = (
 ALIGNED_SOURCE = "watermarkAlignmentDrift"
 #: Behind `<operator>.split.<id>.watermark.`
 SPLIT = "currentWatermark activeTimeMsPerSecond pausedTimeMsPerSecond idleTimeMsPerSecond"
+#: Of Kafka's sources; a topic T and a partition P stand for all.
 KAFKA = (
     "KafkaSourceReader.topic.T.partition.P.currentOffset KafkaSourceReader.topic.T.partition.P.committedOffset "
-    "commitsSucceeded commitsFailed records-lag-max"
+    "KafkaSourceReader.commitsSucceeded KafkaSourceReader.commitsFailed "
+    "KafkaSourceReader.KafkaConsumer.records-lag-max KafkaSourceReader.KafkaConsumer.records-consumed-rate "
+    "KafkaSourceReader.KafkaConsumer.bytes-consumed-rate"
 )
 
 SINK = "numRecordsSend numBytesSend numRecordsSendErrors currentSendTime"
@@ -80,10 +83,6 @@ STATE = "valueStateGetLatency valueStateUpdateLatency mapStateGetLatency listSta
 #: What stands for something that the engine does not have: name -> why.
 ABSENT = {
     "Status.JVM.Memory.Direct.Count": "Arrow's memory pool does not count the buffers that are alive",
-    **dict.fromkeys(
-        KAFKA.split(),
-        "readers of a Source have no group of metrics; pendingRecords tells how far they are behind",
-    ),
     **dict.fromkeys(
         STATE.split(), "an access to state is a few instructions of generated code, not a call to time"
     ),

@@ -176,6 +176,14 @@ class SourceReader(ABC, Generic[T, SplitT]):
         """Return the bytes of the reader's splits that it has not read yet: the metric pendingBytes."""
         return None
 
+    def own_metrics(self) -> Mapping[str, float]:
+        """Return further metrics by their name below the operator, for example `KafkaSourceReader.commitsFailed`.
+
+        Called about once a second by a thread of the engine, beside `poll`: it looks and changes nothing. A name that
+        is left out has no value now.
+        """
+        return {}
+
     def bytes_read(self) -> int:
         """Return the bytes of all raw records of which `poll` has returned the rows.
 
@@ -474,6 +482,14 @@ class SinkWriter(ABC, Generic[T]):
         Committables are kept in checkpoints: plain values or dataclasses of them; see Sink.
         """
         return []
+
+    def own_metrics(self) -> Mapping[str, float]:
+        """Return further metrics by their name below the operator, for example `KafkaProducer.request-total`.
+
+        Called about once a second by a thread of the engine, beside `write`: it looks and changes nothing. A name
+        that is left out has no value now.
+        """
+        return {}
 
     def bytes_sent(self) -> int | None:
         """Bytes that the writer has handed outside since it was made: the metric numBytesSend. None = not known.

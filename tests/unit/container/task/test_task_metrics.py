@@ -230,3 +230,21 @@ def test_a_reader_that_knows_what_is_left_says_so() -> None:
     assert reader.pending_records() == 100
     reader.poll(30)
     assert reader.pending_records() == 70
+
+
+def test_a_group_whose_names_change_is_read_each_time() -> None:
+    registry = MetricRegistry(ManualClock(0))
+    group = OperatorMetricGroup(registry, ("source",))
+    now = {"topic.t.offset": 1}
+    group.register_group(lambda: now)
+    assert registry.values() == {"source.topic.t.offset": 1.0}
+    now = {"topic.u.offset": 2}
+    assert registry.values() == {"source.topic.u.offset": 2.0}
+
+    def failing() -> dict[str, float]:
+        raise ValueError("no answer")
+
+    OperatorMetricGroup(registry, ("sink",)).register_group(failing)
+    assert registry.values() == {"source.topic.u.offset": 2.0}, "the others are reported"
+    group.unregister()
+    assert registry.values() == {}

@@ -218,6 +218,13 @@ class HybridSourceReader(SourceReader[T, HybridSourceSplit], Generic[T]):
         """Return the bytes of open sources' splits that are not read."""
         return _sum([opened.reader.pending_bytes() for opened in list(self._open.values())])
 
+    def own_metrics(self) -> Mapping[str, float]:
+        """Return the metrics of open sources."""
+        found: dict[str, float] = {}
+        for opened in list(self._open.values()):
+            found |= opened.reader.own_metrics()
+        return found
+
     def close(self) -> None:
         """Closes the open sources."""
         opened, self._open = self._open, {}

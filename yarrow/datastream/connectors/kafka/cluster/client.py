@@ -32,6 +32,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ResourceType,
 )
 
+from yarrow.datastream.connectors.kafka.cluster.client_metrics import STATISTICS_MS
 from yarrow.datastream.connectors.kafka.cluster.client_properties import ClientProperties
 from yarrow.datastream.connectors.kafka.cluster.client_settings import admin_settings
 from yarrow.datastream.connectors.kafka.cluster.kafka_errors import (
@@ -130,6 +131,7 @@ def make_producer(
     properties: ClientProperties,
     *,
     on_delivery: Callable[[KafkaError, Message], None],
+    on_statistics: Callable[[str], None],
     on_transaction_error: Callable[[str, str], None],
 ) -> Producer:
     """A producer that reports records that could not be written, and no others, where it is polled.
@@ -141,8 +143,9 @@ def make_producer(
     Raises KafkaConnectorError for settings that the client refuses.
     """
     reports = {"delivery.report.only.error": True, "on_delivery": on_delivery, "error_cb": _ignore}
+    statistics = {"statistics.interval.ms": STATISTICS_MS, "stats_cb": on_statistics}
     log = _ClientLog(on_transaction_error)
-    producer: Producer = _made(Producer, {**settings, **reports}, properties, log)
+    producer: Producer = _made(Producer, {**settings, **reports, **statistics}, properties, log)
     return producer
 
 

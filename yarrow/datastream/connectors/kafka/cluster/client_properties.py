@@ -16,6 +16,10 @@ from yarrow.runtime.common.errors import InvalidProgramError
 #: How the ids of clients begin: a property of sources and sinks, which the client does not know.
 CLIENT_ID_PREFIX: Final = "client.id.prefix"
 
+#: Whether sources and sinks show the metrics of their clients. Each has one of them, and programs share properties.
+CONSUMER_METRICS: Final = "register.consumer.metrics"
+PRODUCER_METRICS: Final = "register.producer.metrics"
+
 _PRIVATE_KEYS: Final = frozenset({"ssl.key.pem", "ssl.keystore.key"})
 
 

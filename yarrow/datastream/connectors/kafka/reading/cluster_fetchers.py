@@ -115,6 +115,11 @@ class ClusterFetchers:
         return found
 
     @property
+    def by_cluster(self) -> Mapping[str, PartitionFetcher]:
+        """The fetcher of each cluster. Any thread may look at what fetchers show to any thread."""
+        return {name: cluster.fetcher for name, cluster in list(self._clusters.items())}
+
+    @property
     def unreachable(self) -> frozenset[KafkaTopicPartition]:
         """The partitions whose broker, or whose cluster, cannot be reached."""
         found: frozenset[KafkaTopicPartition] = frozenset()

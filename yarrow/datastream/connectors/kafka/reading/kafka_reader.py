@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -35,6 +35,7 @@ from yarrow.datastream.connectors.kafka.reading.partition_events import (
 )
 from yarrow.datastream.connectors.kafka.reading.partition_fetcher import LookUp
 from yarrow.datastream.connectors.kafka.reading.partition_split import KafkaPartitionSplit
+from yarrow.datastream.connectors.kafka.reading.reader_metrics import reader_metrics
 from yarrow.datastream.connectors.kafka.reading.record_deserialization import row_maker
 from yarrow.datastream.connectors.kafka.reading.source_settings import KafkaSourceSettings
 
@@ -268,6 +269,12 @@ class KafkaSourceReader(SourceReader[Any, KafkaPartitionSplit]):
                 return None
             pending += max(0, (end if split.stop is None else min(end, split.stop)) - split.position)
         return pending
+
+    def own_metrics(self) -> Mapping[str, float]:
+        """Return the metrics of partitions, commits and clients."""
+        splits = [found.split for found in list(self._open.values())]
+        has_client_metrics = self._settings.has_client_metrics
+        return reader_metrics(splits, self._fetchers.by_cluster, has_client_metrics=has_client_metrics)
 
     def bytes_read(self) -> int:
         """Return the bytes of the keys and values of all messages of which `poll` has returned the rows.

@@ -25,6 +25,11 @@ from yarrow.datastream.connectors.kafka.cluster.client import (
     is_unreachable,
     make_consumer,
 )
+from yarrow.datastream.connectors.kafka.cluster.client_metrics import (
+    OF_CONSUMER,
+    STATISTICS_MS,
+    ClientMetrics,
+)
 from yarrow.datastream.connectors.kafka.cluster.client_statistics import partition_facts
 from yarrow.datastream.connectors.kafka.cluster.kafka_errors import (
     KafkaConnectorError,
@@ -56,7 +61,6 @@ _IDLE_SECONDS: Final = 0.5
 #: Seconds without room after which the client holds the partitions, so that its callbacks have the way free. The client
 #: then fetches again what it had fetched ahead.
 _HOLD_SECONDS: Final = 5.0
-_STATISTICS_MS: Final = "1000"
 #: Seconds after which a partition that cannot be reached is logged.
 _UNREACHABLE_LOG_SECONDS: Final = 5.0
 _CLOSE_SECONDS: Final = 5.0
@@ -110,6 +114,11 @@ class PartitionFetcher:
         self._refused: RefusedOffsets
         #: False until it is known how the cluster is reached. Any thread may read it.
         self.is_reachable = look_up is None
+        self.metrics = ClientMetrics(OF_CONSUMER)
+        #: What the group has of each partition; commits that were confirmed, and that failed. Any thread may read them.
+        self.committed: dict[KafkaTopicPartition, int] = {}
+        self.commits_succeeded = 0
+        self.commits_failed = 0
         self._last_error = ""
         #: Partitions that the reader has paused.
         self._paused: set[tuple[str, int]] = set()
@@ -144,6 +153,7 @@ class PartitionFetcher:
             held = [entry for entry in ended if self._assigned.pop((entry.topic, entry.partition), None)]
             for entry in held:
                 self._unreachable_since.pop(entry, None)
+                self.committed.pop(entry, None)
                 self._paused.discard((entry.topic, entry.partition))
             if held:
                 consumer.incremental_unassign([_place(entry) for entry in held])
@@ -236,7 +246,7 @@ class PartitionFetcher:
         settings = dict(self._settings.consumer)
         if (prefix := self._settings.client_id_prefix) is not None:
             settings["client.id"] = f"{prefix}-{self._subtask}"
-        settings["statistics.interval.ms"] = _STATISTICS_MS
+        settings["statistics.interval.ms"] = STATISTICS_MS
         # The client would go to another offset without a look at whether the partition has this one.
         settings["auto.offset.reset"] = "error"
         # Behind a transaction's last record stand markers, which are no messages. Only the end of the partition
@@ -396,14 +406,23 @@ class PartitionFetcher:
         _LOG.info("Kafka's client: %s", self._last_error)
 
     def _note_commit(self, error: KafkaError | None, places: list[TopicPartition]) -> None:
-        if error is not None:
+        failed = error or next((place.error for place in places if place.error is not None), None)
+        if failed is None:
+            self.commits_succeeded += 1
+            for place in places:
+                found = self._assigned.get((place.topic, place.partition))
+                if found is not None:
+                    self.committed[found.partition] = place.offset
+        else:
+            self.commits_failed += 1
             _LOG.warning(
                 "offsets of group %s were not committed: %s. The job goes on from its checkpoints in any case",
                 self._settings.group_id,
-                error.str(),
+                failed.str(),
             )
 
     def _note_statistics(self, text: str) -> None:
+        self.metrics.take(text)
         committed_only = self._settings.consumer["isolation.level"] == "read_committed"
         partitions = [assignment.partition for assignment in self._assigned.values()]
         facts = partition_facts(text, partitions, committed_only=committed_only)

@@ -14,6 +14,8 @@ from yarrow.common.serialization import DeserializationSchema
 from yarrow.common.values.error_handling import FAILING, ErrorHandling
 from yarrow.datastream.connectors.kafka.cluster.client_properties import (
     CLIENT_ID_PREFIX,
+    CONSUMER_METRICS,
+    PRODUCER_METRICS,
     ClientProperties,
 )
 from yarrow.datastream.connectors.kafka.cluster.client_settings import consumer_settings
@@ -30,7 +32,6 @@ COMMIT_ON_CHECKPOINT: Final = "commit.offsets.on.checkpoint"
 OFFSET_RESET: Final = "auto.offset.reset"
 REQUEST_TIMEOUT: Final = "default.api.timeout.ms"
 UNREACHABLE_TIMEOUT: Final = "broker.unreachable.timeout.ms"
-_WITHOUT_EFFECT: Final = "register.consumer.metrics"
 _OWN: Final = frozenset(
     {
         DISCOVERY_INTERVAL,
@@ -38,7 +39,8 @@ _OWN: Final = frozenset(
         CLIENT_ID_PREFIX,
         REQUEST_TIMEOUT,
         UNREACHABLE_TIMEOUT,
-        _WITHOUT_EFFECT,
+        CONSUMER_METRICS,
+        PRODUCER_METRICS,
     }
 )
 
@@ -74,8 +76,9 @@ class KafkaSourceSettings:
         """Raise InvalidProgramError for the first property of the source itself that is wrong."""
         for key, least in ((REQUEST_TIMEOUT, 1), (UNREACHABLE_TIMEOUT, 1), (DISCOVERY_INTERVAL, None)):
             self._milliseconds(key, 1, least)
-        if self.properties.get(COMMIT_ON_CHECKPOINT, "true").lower() not in {"true", "false"}:
-            raise InvalidProgramError(f"{self.owner}: property {COMMIT_ON_CHECKPOINT} must be true or false")
+        for key in (COMMIT_ON_CHECKPOINT, CONSUMER_METRICS):
+            if self.properties.get(key, "true").lower() not in {"true", "false"}:
+                raise InvalidProgramError(f"{self.owner}: property {key} must be true or false")
         for initializer in (self.starting, self.stopping):
             if initializer is not None and initializer.needs_group and self.group_id is None:
                 raise InvalidProgramError(
@@ -117,6 +120,11 @@ class KafkaSourceSettings:
         """Whether offsets are committed to the group when a checkpoint is complete."""
         wanted = self.properties.get(COMMIT_ON_CHECKPOINT, "true").lower() == "true"
         return wanted and self.group_id is not None
+
+    @property
+    def has_client_metrics(self) -> bool:
+        """Whether the metrics of Kafka's consumer are shown, too."""
+        return self.properties.get(CONSUMER_METRICS, "true").lower() == "true"
 
     @property
     def skips_removed_records(self) -> bool:

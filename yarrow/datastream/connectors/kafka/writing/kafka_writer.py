@@ -6,7 +6,7 @@ in memory meanwhile (docs/design/0048-kafka-sink.md). A name is never used again
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, Final
@@ -16,6 +16,7 @@ from yarrow.datastream.connectors.kafka.cluster.end_transaction import ONGOING, 
 from yarrow.datastream.connectors.kafka.cluster.kafka_errors import KafkaTransactionError
 from yarrow.datastream.connectors.kafka.writing.kafka_transaction import KafkaTransaction, own_name
 from yarrow.datastream.connectors.kafka.writing.prefix_owner import PrefixOwner
+from yarrow.datastream.connectors.kafka.writing.producer_metrics import ProducerMetrics
 from yarrow.datastream.connectors.kafka.writing.record_producer import RecordProducer
 from yarrow.datastream.connectors.kafka.writing.sink_settings import KafkaSinkSettings
 from yarrow.datastream.connectors.transaction_names import TransactionNames
@@ -36,7 +37,9 @@ class FlushingKafkaWriter(SinkWriter[Any]):
     def __init__(self, settings: KafkaSinkSettings, guarantee: DeliveryGuarantee) -> None:
         self._encode = settings.serializer.encoder()
         self._flushes = guarantee is not DeliveryGuarantee.NONE
-        self._producer = RecordProducer(settings)
+        self._metrics = ProducerMetrics()
+        self._has_metrics = settings.has_client_metrics
+        self._producer = RecordProducer(settings, self._metrics)
 
     def write(self, rows: Rows, timestamps: Timestamps) -> None:
         self._producer.write(rows, timestamps, self._encode)
@@ -47,6 +50,9 @@ class FlushingKafkaWriter(SinkWriter[Any]):
 
     def bytes_sent(self) -> int | None:
         return self._producer.bytes_sent
+
+    def own_metrics(self) -> Mapping[str, float]:
+        return self._metrics.values() if self._has_metrics else {}
 
     def close(self) -> None:
         self._producer.close()
@@ -82,6 +88,7 @@ class TransactionalKafkaWriter(SinkWriter[Any]):
         self._waiting: list[tuple[Rows, Timestamps]] = []
         self._waiting_rows = 0
         self._bytes_before = 0
+        self._metrics = ProducerMetrics()
 
     def abort_leftovers(self) -> None:
         """Abort what earlier attempts left open and no checkpoint holds: it would block readers until its time-out."""
@@ -106,7 +113,9 @@ class TransactionalKafkaWriter(SinkWriter[Any]):
 
     def _begin(self) -> None:
         self._name = f"{self._prefix}-{self._names.next()}"
-        self._opening = self._opener.submit(_opened, self._settings, self._name, self._timeout_ms)
+        self._opening = self._opener.submit(
+            _opened, self._settings, self._metrics, self._name, self._timeout_ms
+        )
 
     def _take_client(self) -> RecordProducer:
         """The client of the transaction, once it is open and has the rows that waited for it."""
@@ -158,6 +167,9 @@ class TransactionalKafkaWriter(SinkWriter[Any]):
         producer = self._producer
         return self._bytes_before + (0 if producer is None else producer.bytes_sent)
 
+    def own_metrics(self) -> Mapping[str, float]:
+        return self._metrics.values() if self._settings.has_client_metrics else {}
+
     def close(self) -> None:
         """Abort what no checkpoint holds, as far as the broker answers; the next attempt aborts the rest."""
         if self._owner is not None:
@@ -179,9 +191,12 @@ class TransactionalKafkaWriter(SinkWriter[Any]):
         producer, self._producer, self._name = self._producer, None, None
         if producer is not None:
             producer.close()
+            self._metrics.clients.next_client()
 
 
-def _opened(settings: KafkaSinkSettings, name: str, timeout_ms: int) -> RecordProducer:
-    producer = RecordProducer(settings, name, timeout_ms)
+def _opened(
+    settings: KafkaSinkSettings, metrics: ProducerMetrics, name: str, timeout_ms: int
+) -> RecordProducer:
+    producer = RecordProducer(settings, metrics, name, timeout_ms)
     producer.begin_transaction()
     return producer

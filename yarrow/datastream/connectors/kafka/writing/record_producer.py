@@ -20,6 +20,7 @@ from yarrow.datastream.connectors.kafka.cluster.client import (
 )
 from yarrow.datastream.connectors.kafka.cluster.kafka_errors import KafkaDeliveryError, KafkaTransactionError
 from yarrow.datastream.connectors.kafka.writing.delivery_failures import FailedRecord, failure_text
+from yarrow.datastream.connectors.kafka.writing.producer_metrics import ProducerMetrics
 from yarrow.datastream.connectors.kafka.writing.record_serialization import Encode, RecordFields
 from yarrow.datastream.connectors.kafka.writing.sink_settings import KafkaSinkSettings
 from yarrow.runtime.common.clock import perf_counter
@@ -43,9 +44,14 @@ class RecordProducer:
     """Writes records, in a transaction of its own if it has a name."""
 
     def __init__(
-        self, settings: KafkaSinkSettings, transaction: str | None = None, timeout_ms: int = 0
+        self,
+        settings: KafkaSinkSettings,
+        metrics: ProducerMetrics,
+        transaction: str | None = None,
+        timeout_ms: int = 0,
     ) -> None:
         self._settings = settings
+        self._metrics = metrics
         #: Failures that the client has reported. The list has no reference to the producer, which a drop then ends.
         self._failures: list[tuple[FailedRecord, str, str]] = []
         #: Name and description of what has failed the transaction, the first first.
@@ -64,6 +70,7 @@ class RecordProducer:
             configuration,
             settings.properties,
             on_delivery=_reporter(self._failures),
+            on_statistics=metrics.clients.take,
             on_transaction_error=_noter(self._said),
         )
 
@@ -118,6 +125,7 @@ class RecordProducer:
             records += 1
             size += (0 if value is None else len(value)) + (0 if key is None else len(key))
         self.records += records
+        self._metrics.records += records
         self.bytes_sent += size
         self._served(lambda: producer.poll(0))
 
@@ -200,6 +208,7 @@ class RecordProducer:
 
     def _check(self) -> None:
         if self._failures:
+            self._metrics.errors += len(self._failures)
             # Records of one batch fail together: the largest is the one that is too large.
             first, code, text = self._failures[0]
             if code == _PURGED and self._said:

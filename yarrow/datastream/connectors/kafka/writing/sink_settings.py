@@ -12,6 +12,8 @@ from typing import Any, Final
 from yarrow.datastream.connectors.base import DeliveryGuarantee
 from yarrow.datastream.connectors.kafka.cluster.client_properties import (
     CLIENT_ID_PREFIX,
+    CONSUMER_METRICS,
+    PRODUCER_METRICS,
     ClientProperties,
 )
 from yarrow.datastream.connectors.kafka.cluster.client_settings import producer_settings
@@ -41,7 +43,7 @@ class KafkaSinkSettings:
 
     def check(self) -> None:
         """Raise InvalidProgramError for the first thing that is missing or wrong."""
-        _ = self.producer, self.accepted_losses, self.asked_timeout_ms
+        _ = self.producer, self.accepted_losses, self.asked_timeout_ms, self.has_client_metrics
         if self.guarantee is DeliveryGuarantee.EXACTLY_ONCE and not self.prefix:
             raise InvalidProgramError(
                 f"{OWNER}: exactly-once writes in transactions, and their names need a prefix. Set it by"
@@ -64,14 +66,21 @@ class KafkaSinkSettings:
     @cached_property
     def producer(self) -> dict[str, str]:
         """The settings of the client. Raises InvalidProgramError."""
-        ours = {
-            key: value for key, value in self.properties.items() if key not in {ACCEPT_LOSS, CLIENT_ID_PREFIX}
-        }
+        own = {ACCEPT_LOSS, CLIENT_ID_PREFIX, CONSUMER_METRICS, PRODUCER_METRICS}
+        ours = {key: value for key, value in self.properties.items() if key not in own}
         settings = producer_settings(OWNER, ours)
         settings.pop(TRANSACTION_TIMEOUT, None)
         if (prefix := self.properties.get(CLIENT_ID_PREFIX)) is not None:
             settings["client.id"] = prefix
         return settings
+
+    @property
+    def has_client_metrics(self) -> bool:
+        """Whether the metrics of Kafka's producer are shown. Raises InvalidProgramError."""
+        text = self.properties.get(PRODUCER_METRICS, "true").lower()
+        if text not in {"true", "false"}:
+            raise InvalidProgramError(f"{OWNER}: property {PRODUCER_METRICS} must be true or false")
+        return text == "true"
 
     @property
     def can_commit(self) -> bool:
