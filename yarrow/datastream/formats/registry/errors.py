@@ -22,6 +22,10 @@ class IncompatibleSchemaError(SchemaRegistryError):
     """A registry does not take a schema as the next version of its subject."""
 
 
+class CompilerUnavailableError(YarrowError, SchemaUnavailableError):
+    """The compiler of schemas does not run on this machine. No message is at fault."""
+
+
 class RegistryMessageError(FileFormatError):
     """A message cannot be read or written; `schema_id` is that of its schema, None = the message has none."""
 

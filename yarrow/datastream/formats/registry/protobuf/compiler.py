@@ -17,6 +17,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
 from yarrow.datastream.formats.protobuf.message_type import ProtobufType, protobuf_library
+from yarrow.datastream.formats.registry.errors import CompilerUnavailableError
 from yarrow.datastream.formats.registry.protobuf.descriptors import described_file, indexes_in, with_imports
 from yarrow.runtime.common.errors import InvalidProgramError, UnsupportedFeatureError
 
@@ -49,17 +50,23 @@ class CompiledSchema:
         """Return the descriptors of a text that imports others by these names.
 
         The text may be a descriptor in base64. Raises InvalidProgramError, with protoc's words, for one that is no
-        schema.
+        schema, and CompilerUnavailableError if protoc does not run.
         """
         require_compiler()
         imported = referred or {}
         if (described := described_file(text, _MAIN)) is not None:
             found = with_imports(described, imported)
             return CompiledSchema(found.SerializeToString(), described)
-        with tempfile.TemporaryDirectory(prefix="yarrow-protoc-") as folder:
-            for name, part in {**imported, _MAIN: text}.items():
-                _written(Path(folder), name, part)
-            compiled = _compiled(Path(folder))
+        try:
+            with tempfile.TemporaryDirectory(prefix="yarrow-protoc-") as folder:
+                for name, part in {**imported, _MAIN: text}.items():
+                    _written(Path(folder), name, part)
+                compiled = _compiled(Path(folder))
+        except OSError as error:
+            raise CompilerUnavailableError(
+                f"protoc cannot be run on this machine: {error}. Repair its environment, or its folder for temporary"
+                " files"
+            ) from error
         files = protobuf_library("descriptor_pb2").FileDescriptorSet.FromString(compiled)
         (file,) = (file for file in files.file if file.name == _MAIN)
         return CompiledSchema(compiled, file)
@@ -108,14 +115,16 @@ def _compiled(folder: Path) -> bytes:
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise InvalidProgramError(f"protoc does not compile the schema within {_SECONDS:g} s") from None
-    if ran.returncode != 0 or not target.exists():
-        raise InvalidProgramError(f"protoc does not compile the schema: {_problem(ran.stderr, folder)}")
-    return target.read_bytes()
-
-
-def _problem(told: str, folder: Path) -> str:
-    """What protoc tells, without its log and the names of passing files."""
-    lines = [line for line in told.splitlines() if ".proto" in line and not _LOGGED.match(line)]
-    problem = " ".join(lines or [told.strip()])
-    return problem.replace(f"{folder}/", "").replace(f"{_MAIN}:", "line ")[:500]
+        raise CompilerUnavailableError(
+            f"protoc has not compiled a schema within {_SECONDS:g} s. Look at the load of this machine"
+        ) from None
+    if ran.returncode == 0 and target.exists():
+        return target.read_bytes()
+    lines = [line for line in ran.stderr.splitlines() if ".proto" in line and not _LOGGED.match(line)]
+    if ran.returncode < 0 or not lines:
+        raise CompilerUnavailableError(
+            f"protoc, run by {sys.executable}, has ended with status {ran.returncode}:"
+            f" {ran.stderr.strip()[:500]}. Repair the environment of this machine"
+        )
+    problem = " ".join(lines).replace(f"{folder}/", "").replace(f"{_MAIN}:", "line ")[:500]
+    raise InvalidProgramError(f"protoc does not compile the schema: {problem}")

@@ -80,6 +80,7 @@ class ConfluentRegistryProtobufDeserializationSchema(DeserializationSchema[Any],
         makes_dicts: bool,
         choice: ReaderChoice | None,
     ) -> None:
+        require_compiler()  # a worker without it fails here, and not message by message
         self._state = (settings, message_type, type_info, evolution, makes_dicts, choice)
         self._rows = ProtobufRowDeserializationSchema(message_type, type_info)
 
@@ -135,7 +136,6 @@ def _type(
     settings: RegistrySettings, given: ProtobufType | RegistrySubject
 ) -> tuple[ProtobufType, ReaderChoice | None]:
     """The message of the reader, and the schema that the program has asked for."""
-    require_compiler()
     if isinstance(given, ProtobufType):
         return given, None
     if not isinstance(given, RegistrySubject):

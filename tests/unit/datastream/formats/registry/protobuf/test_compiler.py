@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import sys
+import tempfile
+
 import pytest
 
+from yarrow.datastream.formats.registry.errors import CompilerUnavailableError
 from yarrow.datastream.formats.registry.protobuf.compiler import CompiledSchema
 from yarrow.runtime.common.errors import InvalidProgramError
 
@@ -47,3 +51,19 @@ def test_a_path_without_a_message_is_told(path: tuple[int, ...]) -> None:
 def test_texts_that_are_no_schema_are_refused(text: str, referred: dict[str, str], problem: str) -> None:
     with pytest.raises(InvalidProgramError, match=problem):
         CompiledSchema.of(text, referred)
+
+
+@pytest.mark.parametrize("program", ["/bin/false", "/nowhere/python"])
+def test_a_compiler_that_does_not_run_is_no_fault_of_a_schema(
+    monkeypatch: pytest.MonkeyPatch, program: str
+) -> None:
+    """Otherwise a source would leave out every message, or send it to the dead letters."""
+    monkeypatch.setattr(sys, "executable", program)
+    with pytest.raises(CompilerUnavailableError, match=f"{program}.* Repair"):
+        CompiledSchema.of(USER)
+
+
+def test_a_folder_that_cannot_be_written_is_no_fault_of_a_schema(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", "/nowhere")
+    with pytest.raises(CompilerUnavailableError, match=r"/nowhere.* folder for temporary files"):
+        CompiledSchema.of(USER)
