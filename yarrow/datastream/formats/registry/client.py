@@ -108,7 +108,7 @@ class RegistryClient:
         """
         normalize = self._settings.normalizes
         found = self._asked(
-            f"to register a schema under the subject {subject!r}",
+            f"the registration of a schema under the subject {subject!r}",
             lambda client: client.register_schema_full_response(subject, _asked_schema(schema), normalize),
         )
         return replace(schema, schema_id=found.schema_id, subject=subject, version=found.version)

@@ -171,6 +171,8 @@ class RegistrySettings:
         if "bearer.auth.client.id" in chosen:
             chosen["bearer.auth.credentials.source"] = "OAUTHBEARER"
             logical = {name: self._properties.get(name) for name in _BEARER[1:]}
+            # The client asks for the first one, which only registries of Confluent's cloud need.
+            chosen["bearer.auth.logical.cluster"] = ""
             chosen |= {name: value for name, value in logical.items() if value is not None}
         # The client's own repetitions know no deadline.
         return {"url": self.url, "timeout": self.request_seconds, "max.retries": 0, **chosen}
