@@ -6,10 +6,11 @@ job_ends.py handles the end of a job, job_recovery.py the jobs of earlier leader
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 from yarrow.am.checkpoint.recovery_records import RecordedCheckpointRecovery
 from yarrow.am.checkpoint.restore import dispose_savepoint, starting_point
@@ -68,6 +69,9 @@ from yarrow.runtime.rpc.messages import (
     ScheduleOverview,
 )
 
+if TYPE_CHECKING:
+    from yarrow.am.dispatcher.rate_limit_changes import RateLimitChanges
+
 _log = logging.getLogger(__name__)
 
 ENDPOINT_NAME = "dispatcher"
@@ -105,7 +109,6 @@ class Dispatcher(RpcEndpoint):
         self._resource_manager: ResourceManagerGateway | None = None
         self._stopping = False
         self._on_shut_down = on_shut_down
-        self._rate_limits_change = asyncio.Lock()
         self.address = ""
 
     async def on_start(self) -> None:
@@ -334,18 +337,17 @@ class Dispatcher(RpcEndpoint):
     async def request_rate_limits(self, job_id: JobID) -> RateLimitDetails:
         return self._live(job_id, "shows no rate limits").rate_limits()
 
+    @cached_property
+    def _rate_limit_changes(self) -> RateLimitChanges:
+        # Imported late: few jobs have their limits changed.
+        from yarrow.am.dispatcher.rate_limit_changes import RateLimitChanges
+
+        return RateLimitChanges(self._store, self.run_blocking)
+
     async def change_rate_limits(self, job_id: JobID, request: RateLimitRequest) -> RateLimitDetails:
-        # One after the other, so that what is stored last is what holds last.
-        async with self._rate_limits_change:
-            master = self._live(job_id, "takes no rate limits")
-            await master.change_rate_limits(request.limits)
-            details = master.rate_limits()
-            limits = {entry.operator_id: entry.limit for entry in details.operators}
-            try:
-                await self.run_blocking(self._store.put_rate_limits, job_id, limits)
-            except KeyError:
-                _log.info("job %s has ended while its rate limits were changed", job_id)
-        return details
+        return await self._rate_limit_changes.change(
+            job_id, lambda: self._live(job_id, "takes no rate limits"), request.limits
+        )
 
     async def dispose_savepoint(self, path: str) -> Acknowledge:
         await self.run_blocking(dispose_savepoint, path)

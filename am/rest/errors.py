@@ -104,6 +104,7 @@ _STATUS_BY_NAME = {
     "BlobNotFoundError": HTTPStatus.NOT_FOUND,
     "InvalidSavepointPathError": HTTPStatus.BAD_REQUEST,
     "RateLimitRefusedError": HTTPStatus.BAD_REQUEST,
+    "RateLimitsNotStoredError": HTTPStatus.SERVICE_UNAVAILABLE,
 }
 
 

@@ -163,7 +163,7 @@ class DispatcherGateway(Protocol):
     async def change_rate_limits(self, job_id: JobID, request: RateLimitRequest) -> RateLimitDetails:
         """Sets other limits, and returns all when they hold and are stored. It waits for a rescale to end.
 
-        Raises RateLimitRefusedError, and then nothing has changed.
+        Raises RateLimitRefusedError and RateLimitsNotStoredError, and then nothing has changed.
         """
         ...
 

@@ -1,4 +1,4 @@
-"""Actions with jobs of a cluster: list, cancel, savepoint, rescale, stop, checkpoint.
+"""Actions with jobs of a cluster: list, cancel, savepoint, rescale, rate limits, stop, checkpoint.
 
 Owner: the main thread. Each action imports what it needs when it runs.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from math import isfinite
 
 from yarrow.cli.flag_settings import rest_of
 from yarrow.cli.parameters import flags
@@ -14,6 +15,8 @@ from yarrow.cli.parameters.action import Given, action
 from yarrow.client.errors import CommandError
 
 _JOB_ID = re.compile(r"[0-9a-fA-F]{32}")
+#: Stands for any number of rows or bytes.
+_NO_LIMIT = "none"
 #: Flags that find the cluster.
 _CLUSTER = (flags.DYNAMIC, flags.TARGET, flags.ADDRESS, flags.APPLICATION_ID)
 
@@ -71,6 +74,38 @@ def rescale(given: Given) -> None:
 
     job = _job(given["job_id"])
     rescale_job(rest_of(given), job, given["parallelism"])
+
+
+@action(flags.JOB_ID, flags.LIMITED, flags.BYTES_PER_SECOND, *_CLUSTER)
+def rate_limits(given: Given) -> None:
+    """Shows the rate limits of a running job, or sets that of one source or sink.
+
+    With NAME and ROWS the limit holds at once, and for the next master. Without `--bytes` it has no bound in bytes.
+    """
+    from yarrow.cli.job_commands import change_rate_limit, show_rate_limits
+
+    job, limited = _job(given["job_id"]), given["limited"] or []
+    if not limited and given["bytes_per_second"] is None:
+        show_rate_limits(rest_of(given), job)
+        return
+    if not limited or len(limited) > 2 or (len(limited) == 1 and given["bytes_per_second"] is None):
+        raise CommandError("rate-limits takes JOB to show limits, and JOB NAME ROWS to set one.")
+    rows = _rate("ROWS", limited[1]) if len(limited) == 2 else None
+    size_bytes = _rate("--bytes", given["bytes_per_second"] or _NO_LIMIT)
+    change_rate_limit(rest_of(given), job, limited[0], rows, size_bytes)
+
+
+def _rate(name: str, text: str) -> float | None:
+    """A number of rows or bytes a second; None = no limit. Raises CommandError for other text."""
+    if text == _NO_LIMIT:
+        return None
+    try:
+        rate = float(text)
+    except ValueError:
+        rate = 0.0
+    if not (isfinite(rate) and rate > 0):
+        raise CommandError(f"{name} must be a number above 0, or `{_NO_LIMIT}` for no limit, not {text!r}.")
+    return rate
 
 
 @action(flags.JOB_ID, flags.SAVEPOINT_PATH, flags.DRAIN, flags.FORMAT, flags.NOT_WAITING, *_CLUSTER)

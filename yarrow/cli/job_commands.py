@@ -1,4 +1,4 @@
-"""list, cancel, rescale and watermark: requests to a running cluster.
+"""list, cancel, rescale, rate-limits and watermark: requests to a running cluster.
 
 The output is that of Flink's command line, for scripts.
 
@@ -126,3 +126,48 @@ def rescale_job(rest: RestClient, job_id: str, parallelism: int) -> None:
     except OperationFailedError as error:
         raise CommandError(f"Could not rescale job {job_id}. {error}") from None
     print(f"Rescaled job {job_id}.")
+
+
+def show_rate_limits(rest: RestClient, job_id: str) -> None:
+    """Prints the rate limits of a running job's sources and sinks. Raises CommandError if the job has ended."""
+    print("\n".join(_rate_limit_lines(_rate_limits(rest, job_id))))
+
+
+def change_rate_limit(
+    rest: RestClient, job_id: str, name: str, rows: float | None, size_bytes: float | None
+) -> None:
+    """Sets the limit of a source or sink, by uid or operator id; None = no limit.
+
+    Raises CommandError if there is no such operator, or the limit is refused.
+    """
+    limit = {"rows-per-second": rows, "bytes-per-second": size_bytes}
+    try:
+        answer = rest.json("PATCH", f"/jobs/{job_id}/rate-limits", {"operators": {name: limit}})
+    except RestError as error:
+        raise CommandError(
+            f"Could not limit {name} of job {job_id}. {' '.join(error.errors) or error}"
+        ) from None
+    print("\n".join(_rate_limit_lines(answer["operators"])))
+
+
+def _rate_limits(rest: RestClient, job_id: str) -> list[Mapping[str, Any]]:
+    try:
+        return list(rest.get(f"/jobs/{job_id}/rate-limits")["operators"])
+    except RestError as error:
+        raise CommandError(
+            f"Could not show the rate limits of job {job_id}. {' '.join(error.errors) or error}"
+        ) from None
+
+
+def _rate_limit_lines(operators: Iterable[Mapping[str, Any]]) -> list[str]:
+    """`<uid or id> : <source or sink> <name> : <limit>`; one line for a job that takes no limits."""
+    lines = []
+    for entry in operators:
+        limits = [
+            f"{entry[f'{what}-per-second']:g} {what}/s"
+            for what in ("rows", "bytes")
+            if entry[f"{what}-per-second"] is not None
+        ]
+        who = f"{entry['uid'] or entry['operator-id']} : {entry['type']} {entry['name']}"
+        lines.append(f"{who} : {' and '.join(limits) or 'no limit'}")
+    return lines or ["No source or sink of the job takes a rate limit."]

@@ -39,6 +39,7 @@ _SHORT = {
     "schedule": "Runs a bounded program again and again on a cluster.",
     "replay-dead-letters": "Feeds dead letters to a repaired program.",
     "rescale": "Changes the parallelism of a running job.",
+    "rate-limits": "Shows or sets the rate limits of a running job.",
     "watermark": "Shows who holds back the event time of a job.",
     "check-savepoint": "Shows what a program would restore.",
     "session": "Starts a session on YARN, or attaches to one.",
@@ -70,6 +71,7 @@ _action("list", job_actions.list_jobs)
 _action("cancel", job_actions.cancel)
 _action("savepoint", job_actions.savepoint)
 _action("rescale", job_actions.rescale)
+_action("rate-limits", job_actions.rate_limits)
 _action("stop", job_actions.stop)
 _action("checkpoint", job_actions.checkpoint)
 _action("watermark", job_actions.watermark)

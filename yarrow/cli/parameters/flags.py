@@ -346,6 +346,16 @@ NEW_PARALLELISM: Final = Flag(
     least=1,
     help="Its parallelism from now on.",
 )
+LIMITED: Final = Flag(
+    name="limited",
+    written=(),
+    type=list[str],
+    metavar="[NAME [ROWS]]",
+    help="A source or sink, by uid or operator id, and its rows a second; `none` = any number.",
+)
+BYTES_PER_SECOND: Final = Flag(
+    name="bytes_per_second", written=("--bytes",), metavar="BYTES", help="Its bytes a second, too."
+)
 SAVEPOINT_PATH: Final = Flag(
     name="directory",
     written=("-p", "--savepointPath"),
