@@ -16,6 +16,7 @@ from tests.cluster.embedded.waiting import DEADLINE
 from tests.cluster.test_readme import PROGRAM, README
 from tests.kafka.topic_under_test import TopicUnderTest
 from tests.support.kafka.cluster import KafkaCluster
+from tests.support.registry.server import RegistryServer
 
 pytestmark = pytest.mark.kafka
 
@@ -125,3 +126,38 @@ env.execute()
         assert Counter(TopicUnderTest(kafka, "counts").rows()) == Counter(WORDS)
     finally:
         kafka.delete_topic("counts")
+
+
+def test_the_examples_of_the_page_write_and_read_by_a_registry(
+    kafka: KafkaCluster, registry: RegistryServer, tmp_path: Path
+) -> None:
+    writing = example_of_page("ConfluentRegistryAvroSerializationSchema")
+    reading = example_of_page("ConfluentRegistryAvroDeserializationSchema")
+    program = f"""from yarrow.common import WatermarkStrategy
+from yarrow.datastream import StreamExecutionEnvironment
+from yarrow.datastream.connectors.kafka import KafkaOffsetsInitializer, KafkaSink, KafkaSource
+{writing}
+env = StreamExecutionEnvironment.get_execution_environment()
+sink = KafkaSink.builder().set_bootstrap_servers("localhost:9092").set_record_serializer(orders).build()
+env.from_collection([{{"id": 1, "user": "ann"}}, {{"id": 2}}]).sink_to(sink)
+env.execute()
+{reading}
+builder = KafkaSource.builder().set_bootstrap_servers("localhost:9092").set_topics("orders")
+source = builder.set_value_only_deserializer(orders).set_bounded(KafkaOffsetsInitializer.latest()).build()
+env.from_source(source, WatermarkStrategy.no_watermarks(), "orders").print()
+env.execute()
+"""
+    for shown, ours in (
+        ("http://localhost:8081", registry.url),
+        ("localhost:9092", kafka.bootstrap_servers),
+        ('"orders', '"orders-of-registry'),
+    ):
+        assert shown in program
+        program = program.replace(shown, ours)
+    kafka.create_topic("orders-of-registry")
+    try:
+        printed = run_program(program, tmp_path)
+    finally:
+        kafka.delete_topic("orders-of-registry")
+    rows = {line.rpartition("> ")[2] for line in printed.splitlines()}
+    assert rows == {"Row(id=1, user='ann')", "Row(id=2, user='nobody')"}

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from datetime import UTC, date, datetime, time
+from decimal import Decimal
+from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 from confluent_kafka.schema_registry import SchemaRegistryClient
@@ -255,3 +259,63 @@ def test_a_schema_refers_to_others(
             registry.url,
             references=[SchemaReference("shop.User", "written-nobody", 1)],
         )
+
+
+#: What Avro for Java has written into avro_of_java.json, in its order.
+OF_JAVA: list[dict[str, Any]] = [
+    {
+        "id": 2**63 - 1,
+        "paid": True,
+        "pieces": -1,
+        "weight": 0.5,
+        "volume": -2.25,
+        "user": "änn €",
+        "seal": b"\x00\x01\xfe\xff",
+        "raw": b"\x00\xff",
+        "state": "SENT",
+        "total": Decimal("2.55"),
+        "day": date(2024, 10, 4),
+        "clock": time(23, 59, 59, 999_999),
+        "at": datetime(2023, 11, 14, 22, 13, 20, 123_000, UTC),
+        "seen": datetime(1969, 12, 31, 23, 59, 59, 999_999, UTC),
+        "local": datetime(2023, 11, 14, 22, 13, 20, 123_000),
+        "key": UUID("12345678-1234-5678-1234-567812345678"),
+        "lines": [
+            {"item": "cup", "price": 3},
+            {"item": "lamp", "price": 2.5},
+            {"item": "", "price": "free"},
+        ],
+        "tags": {"red": -64},
+    },
+    {
+        "id": -(2**63),
+        "paid": False,
+        "pieces": 2**31 - 1,
+        "weight": -0.0,
+        "volume": 1e300,
+        "user": None,
+        "seal": b"abcd",
+        "raw": b"",
+        "state": "OPEN",
+        "total": Decimal("-1.29"),
+        "day": date(1969, 12, 31),
+        "clock": time(0),
+        "at": datetime(1, 1, 1, tzinfo=UTC),
+        "seen": datetime(9999, 12, 31, 23, 59, 59, 999_999, UTC),
+        "local": datetime(1970, 1, 1),
+        "key": UUID(int=0),
+        "lines": [],
+        "tags": {},
+    },
+]
+
+
+def test_messages_of_java_are_read_and_written_byte_by_byte(registry: RegistryServer, writer: Writer) -> None:
+    written = json.loads((Path(__file__).parent / "avro_of_java.json").read_text("utf-8"))
+    text = json.dumps(written["schema"])
+    head = b"\0" + writer.register("of-java", written["schema"]).to_bytes(4, "big")
+    messages = [head + bytes.fromhex(message) for message in written["messages"]]
+    reader = ConfluentRegistryAvroDeserializationSchema.for_generic(text, registry.url)
+    assert [reader.deserialize(message) for message in messages] == OF_JAVA
+    made = by_generic("of-java", text, registry.url, registration="lookup")
+    assert [made.serialize(record) for record in OF_JAVA] == messages
