@@ -91,7 +91,10 @@ class SnapshotStorage(Protocol):
         ...
 
     def clean_up(self) -> None:
-        """Removes empty folders after the end of a job that keeps nothing. Never raises."""
+        """Removes what is left of a job that has ended and keeps no checkpoint. Never raises.
+
+        Workers that were killed may have stored shared files without telling anyone: no `discard` names these.
+        """
         ...
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -111,7 +111,7 @@ class SQLiteCheckpointStorage:
             )
         return CheckpointLocation(
             directory=name,
-            shared_directory=f"{SCHEME}{job_id}/shared",
+            shared_directory=_shared(job_id),
             inline_threshold=self._context.inline_threshold,
         )
 
@@ -171,6 +171,17 @@ class SQLiteCheckpointStorage:
 
     def clean_up(self) -> None:
         """See SnapshotStorage."""
+        job_id = self._context.job_id
+        with suppress(SnapshotStorageError), self._database.connection() as connection:
+            connection.execute(
+                "DELETE FROM pieces WHERE checkpoint = ? AND NOT EXISTS (SELECT * FROM checkpoints WHERE job = ?)",
+                (_shared(job_id), job_id),
+            )
+
+
+def _shared(job_id: JobID) -> str:
+    """Where the pieces of a job lie that several of its checkpoints hold."""
+    return f"{SCHEME}{job_id}/shared"
 
 
 def _missing(connection: sqlite3.Connection, metadata: CheckpointMetadata) -> Iterator[str]:

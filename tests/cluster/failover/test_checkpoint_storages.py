@@ -13,14 +13,17 @@ from tests.cluster.embedded.test_savepoints import rest, until_completed
 from tests.cluster.embedded.waiting import DEADLINE, wait_until
 from tests.cluster.failover.programs import Trace, Traced, environment
 from tests.cluster.failover.test_killed_with_state import KEYS, Count
-from tests.support.sqlite_storage import SCHEME
+from tests.support.sqlite_storage import SCHEME, SQLiteStorage
 from tests.unit.runtime.fs.fake_webhdfs import fake_webhdfs
 from yarrow.common.configuration import Configuration
 from yarrow.datastream import CustomCheckpointStorage, StreamExecutionEnvironment
 from yarrow.embedded.local_job_client import LocalJobClient
 from yarrow.embedded.mini_cluster import MiniCluster, mini_cluster
 from yarrow.runtime.common.errors import RestoreError
+from yarrow.runtime.common.ids import JobID
+from yarrow.runtime.data.checkpoint_options import SnapshotKind
 from yarrow.runtime.fs.webhdfs_sessions import close_sessions
+from yarrow.runtime.snapshot.custom_storage import StorageContext
 from yarrow.runtime.snapshot.opening import open_snapshot
 from yarrow.runtime.snapshot.snapshot_folders import dispose_savepoint
 
@@ -140,6 +143,22 @@ def test_a_savepoint_over_webhdfs_is_restored_and_disposed_of(
     assert told(tmp_path) == EXACT
     dispose_savepoint(path)
     assert list((tmp_path / "sp").iterdir()) == []
+
+
+def test_what_a_killed_worker_has_not_told_goes_with_the_job_that_keeps_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "checkpoints.db"
+    context = StorageContext(job_id=JobID("a" * 32), settings={}, directory=str(file), inline_threshold=1)
+    storage = SQLiteStorage().checkpoint_storage(context)
+    location = storage.begin(1, SnapshotKind.CHECKPOINT)
+    (tmp_path / "data").write_bytes(b"shared")
+    worker = SQLiteStorage().worker_storage(context)
+    worker.open_output(location).write_shared_file(str(tmp_path / "data"))
+    storage.clean_up()
+    assert rows(file) == (1, 1), "a checkpoint is there that may hold it"
+    storage.discard(location)
+    assert rows(file) == (0, 1)
+    storage.clean_up()
+    assert rows(file) == (0, 0)
 
 
 @pytest.mark.parametrize("backend", [{}, ROCKSDB], ids=["heap", "rocksdb"])
