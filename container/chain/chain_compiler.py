@@ -82,9 +82,11 @@ class ChainCompiler:
             timestamp = code.fresh("t")
             with code.block(f"for {value}, {timestamp} in zip(rows, timestamps):"):
                 start(code, value, timestamp)
+            code.extend_instead(("rows", value), ("timestamps", timestamp))
             return code.compile(name, "rows, timestamps")
         with code.block(f"for {value} in rows:"):
             start(code, value, None)
+        code.extend_instead(("rows", value))
         return code.compile(name, "rows")
 
     # ------------------------------------------------------------------ edges of the tree

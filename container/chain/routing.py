@@ -146,6 +146,10 @@ def _generate_append(
 ) -> None:
     """Code that appends `value` (and its timestamp) to the buffer of its channel."""
     with_time = timestamp is not None
+    if with_time and _goes_to_first(partition):
+        code.line(f"{code.bind('out', partition.buffers[0].append)}({value})")
+        code.line(f"{code.bind('out', partition.timestamps[0].append)}({timestamp})")
+        return
     targets: list[Any] = [
         (rows.append, stamps.append) if with_time else rows.append
         for rows, stamps in zip(partition.buffers, partition.timestamps, strict=True)
@@ -158,6 +162,13 @@ def _generate_append(
         code.line(f"{stamp_append}({timestamp})")
     else:
         code.line(f"{target}({value})")
+
+
+def _goes_to_first(partition: ResultPartition) -> bool:
+    """Whether all rows go to the first channel, and no function of the user's is asked."""
+    kind = partition.edge.partitioner.kind
+    asks = kind in (PartitionerKind.CUSTOM, PartitionerKind.KEY_GROUP)
+    return not asks and (len(partition.buffers) == 1 or kind is PartitionerKind.GLOBAL)
 
 
 def _generate_target(
@@ -177,7 +188,7 @@ def _generate_target(
         custom = CustomTargets(targets, partition_function, name)
         selector = method_of(load_function(spec.key_selector, name), "get_key", name)
         return f"{code.bind('target', custom.target)}({code.bind('key', selector)}({value}))"
-    if len(targets) == 1 or spec.kind is PartitionerKind.GLOBAL:
+    if _goes_to_first(partition):
         return code.bind("out", targets[0])
     if spec.kind is PartitionerKind.SHUFFLE:
         random = code.bind("random", new_generator(partition.seed).random)

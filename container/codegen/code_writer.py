@@ -9,6 +9,7 @@ import itertools
 import linecache
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import BuiltinMethodType
 from typing import Any
 
 from yarrow.container.protocol.failure import GENERATED_PREFIX
@@ -119,6 +120,31 @@ class CodeWriter:
     def at_start(self, text: str) -> None:
         """Adds a line that runs once a call, before the loop."""
         self._body.at_start.append(f"    {text}")
+
+    def extend_instead(self, *loop: tuple[str, str]) -> None:
+        """Extends lists at once by a list of rows, if the only loop appends each variable: (iterable, variable).
+
+        The loop stays for an iterable whose values are made row by row. Timestamps may have no end.
+        """
+        body, extensions = self._body, []
+        if body.at_start or body.counts or self._subroutines or len(body.lines) != len(loop) + 1:
+            return
+        for line, (iterable, variable) in zip(body.lines[1:], loop, strict=True):
+            called, _, argument = line.strip().partition("(")
+            method = self._bound.get(called)
+            if not isinstance(method, BuiltinMethodType) or argument != f"{variable})":
+                return
+            collected: Any = method.__self__
+            if type(collected) is not list or method.__name__ != "append":
+                return
+            values = f"{self.bind_as('islice', itertools.islice)}({iterable}, len(rows))"
+            extensions.append(f"{self.bind('extend', collected.extend)}({values})")
+        at_once = [
+            "    if type(rows) is list:",
+            *(f"        {line}" for line in extensions),
+            "        return",
+        ]
+        body.lines[:0], body.owners[:0] = at_once, [None] * len(at_once)
 
     def compile(self, name: str, parameters: str) -> CompiledCode:
         """The function `name(parameters)` with everything bound."""

@@ -34,6 +34,9 @@ class World:
     made: ClassVar[list[Any]]
     written: ClassVar[list[Any]]
     kept: ClassVar[list[Any]]
+    #: Of the rows of the first poll.
+    stamps: ClassVar[list[int | None] | None]
+    polls: ClassVar[int]
 
 
 @pytest.fixture(autouse=True)
@@ -41,6 +44,8 @@ def world() -> None:
     World.made = [Row(1, "a"), [2], {"three": 3}]
     World.written = []
     World.kept = []
+    World.stamps = None
+    World.polls = 1
 
 
 @dataclass
@@ -50,14 +55,16 @@ class All(SourceSplit):
 
 class MadeReader(SourceReader[Any, All]):
     def __init__(self) -> None:
-        self.rows: list[Any] = []
+        self.polls = 0
 
     def add_splits(self, splits: Sequence[All]) -> None:
-        self.rows = list(World.made)
+        pass
 
     def poll(self, max_rows: int) -> SourceRecords | None:
-        rows, self.rows = self.rows, []
-        return SourceRecords(rows, split_id="all") if rows else None
+        self.polls += 1
+        if self.polls > World.polls:
+            return None
+        return SourceRecords(list(World.made), World.stamps if self.polls == 1 else None, split_id="all")
 
     def snapshot_state(self, checkpoint_id: int) -> list[All]:
         return [All()]
@@ -130,6 +137,22 @@ def test_a_sink_behind_the_source_gets_the_rows_themselves() -> None:
 def test_an_exchange_behind_the_source_gets_the_rows_themselves() -> None:
     assert are_same(run(lambda stream: stream).output) == [True, True, True]
     assert are_same(run(lambda stream: stream, makes_new_rows=False).output) == [False, False, False]
+
+
+@pytest.mark.parametrize("stamps", [None, [5, None, 7]])
+def test_a_chain_that_only_collects_rows_runs_no_loop(stamps: list[int | None] | None) -> None:
+    World.stamps = stamps
+    ended = run(lambda stream: stream)
+    assert "extend" in ended.generated_code
+    assert are_same(ended.output) == [True, True, True]
+    assert ended.timestamps() == (stamps or [None, None, None])
+
+
+def test_rows_without_timestamps_are_collected_behind_rows_with_some() -> None:
+    World.stamps, World.polls = [5, None, 7], 2
+    ended = run(lambda stream: stream)
+    assert ended.output == World.made * 2
+    assert ended.timestamps() == [5, None, 7, None, None, None]
 
 
 def test_a_source_that_may_keep_rows_has_them_copied() -> None:
