@@ -56,6 +56,8 @@ class FailedRecords:
         self.of_one_to_one = False
         #: The records that have come, in a list of one number; counted only for bounds.
         self.seen = [0]
+        #: Errors that are none of a record. Who tells records at fault by itself sets fewer.
+        self.fatal: tuple[type[Exception], ...] = _ALWAYS_FATAL
         #: The number of records that were left out.
         self.count = 0
         #: Sends a letter, perhaps with its timestamp, aside; the chain sets it. None = nobody reads letters.
@@ -80,10 +82,9 @@ class FailedRecords:
             raise error
         self.count += 1
 
-    @staticmethod
-    def is_fatal(error: Exception) -> bool:
+    def is_fatal(self, error: Exception) -> bool:
         """Whether the error is none of a record, so that it fails the job."""
-        return isinstance(error, _ALWAYS_FATAL)
+        return isinstance(error, self.fatal)
 
     def letter(self, error: Exception, index: int, record: Any, timestamp: int | None) -> DeadLetter:
         """As `leave_out`; returns the letter of the record."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -9,11 +10,16 @@ from typing import Any
 import pytest
 
 from tests.support.worker_harness import JobFailedInHarness, WorkerHarness
+from yarrow.common import Encoder
 from yarrow.common.typeinfo import Types
 from yarrow.container.operators.limited_rate import LimitedRate
 from yarrow.datastream import SinkFunction, StreamExecutionEnvironment
 from yarrow.datastream.connectors.base import RefusedRowError, Sink, SinkWriter, SinkWriterContext
+from yarrow.datastream.connectors.file_sink_files import PartFile
+from yarrow.datastream.connectors.file_system import BucketAssigner, FileSink
+from yarrow.datastream.formats.parquet import ParquetBulkWriters
 from yarrow.runtime.common.errors import InvalidProgramError
+from yarrow.runtime.data.errors import RowFormatError
 
 
 class Appends(SinkFunction[int]):
@@ -127,3 +133,77 @@ def test_rows_that_a_limited_sink_takes_or_refuses_take_its_permits(
     with WorkerHarness(1, processes=False) as harness:
         harness.run(env.get_job_graph())
     assert sum(used) == 10
+
+
+class HalfAndRefuses(Encoder[int]):
+    """Has written a part of the row when it fails."""
+
+    def __init__(self) -> None:
+        """Not the simple encoder."""
+
+    def encode(self, element: int, stream: Any) -> None:
+        stream.write(b"%d" % element)
+        if element % 3 == 0:
+            # Formats of the engine refuse values by errors of its own.
+            raise RowFormatError(f"{element} is refused")
+        stream.write(b"\n")
+
+
+class ByParity(BucketAssigner):
+    def get_bucket_id(self, element: int, context: Any) -> str:
+        return ("even", "odd")[element % 2]
+
+
+@pytest.mark.parametrize("policy", ["skip", "dead_letter"])
+def test_rows_that_an_encoder_refuses_leave_no_byte_in_files(tmp_path: Path, policy: str) -> None:
+    env = StreamExecutionEnvironment.get_execution_environment()
+    env.set_parallelism(1)
+    files = FileSink.for_row_format(str(tmp_path / "rows"), HalfAndRefuses()).with_bucket_assigner(ByParity())
+    sink = env.from_collection(list(range(1, 11)), Types.INT()).sink_to(files.build()).uid("files")
+    sink.on_error(policy, max_share=0.5)
+    if policy == "dead_letter":
+        sink.dead_letters().map(lambda letter: (letter.operator, letter.error, letter.record_type)).print()
+    with WorkerHarness(1, processes=False) as harness:
+        harness.run(env.get_job_graph())
+        letters = [str(("files", f"RowFormatError: {n} is refused", "Integer")) for n in (3, 6, 9)]
+        assert sorted(harness.output) == (letters if policy == "dead_letter" else [])
+    for bucket, rows in (("even", ["2", "4", "8", "10"]), ("odd", ["1", "5", "7"])):
+        (path,) = (tmp_path / "rows" / bucket).iterdir()
+        assert path.read_text().split() == rows
+
+
+def test_a_full_disk_is_no_bad_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_space(part: PartFile, row: bytes, now: int) -> None:
+        raise OSError(errno.ENOSPC, "no space left")
+
+    monkeypatch.setattr(PartFile, "write_encoded", no_space)
+    env = StreamExecutionEnvironment.get_execution_environment()
+    env.set_parallelism(1)
+    files = FileSink.for_row_format(str(tmp_path / "rows"), Encoder.simple_string_encoder()).build()
+    env.from_collection([1], Types.INT()).sink_to(files).on_error("skip")
+    with (
+        WorkerHarness(1, processes=False) as harness,
+        pytest.raises(JobFailedInHarness, match="no space left"),
+    ):
+        harness.run(env.get_job_graph())
+
+
+def test_past_a_bound_of_files_the_job_fails(tmp_path: Path) -> None:
+    env = StreamExecutionEnvironment.get_execution_environment()
+    env.set_parallelism(1)
+    files = FileSink.for_row_format(str(tmp_path / "rows"), HalfAndRefuses()).build()
+    env.from_collection(list(range(1, 11)), Types.INT()).sink_to(files).on_error("skip", max_share=0.2)
+    with (
+        WorkerHarness(1, processes=False) as harness,
+        pytest.raises(JobFailedInHarness, match="failed at 3 of the latest 10 records"),
+    ):
+        harness.run(env.get_job_graph())
+
+
+def test_files_of_bulk_formats_refuse_it(tmp_path: Path) -> None:
+    schema = Types.ROW_NAMED(["n"], [Types.INT()])
+    env = StreamExecutionEnvironment.get_execution_environment()
+    stream = env.from_collection([(1,)], schema)
+    files = FileSink.for_bulk_format(str(tmp_path / "rows"), ParquetBulkWriters.for_row_type(schema)).build()
+    with pytest.raises(InvalidProgramError, match="the sink does not tell which row it refuses"):
+        stream.sink_to(files).on_error("skip")

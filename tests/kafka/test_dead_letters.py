@@ -126,6 +126,33 @@ def test_letters_of_a_function_lie_once_in_a_topic(
     assert {letter.operator for letter in found} == {"parse"} and not letters.leftovers()
 
 
+def test_records_that_a_sink_refuses_lie_once_in_another_topic(
+    kafka: KafkaCluster, new_topic: Callable[..., str], tmp_path: Path
+) -> None:
+    good, letters = TopicUnderTest(kafka, new_topic()), TopicUnderTest(kafka, new_topic())
+    env = StreamExecutionEnvironment.get_execution_environment()
+    env.set_parallelism(1).enable_checkpointing(100)
+    env.set_restart_strategy(RestartStrategies.fixed_delay_restart(5, 10))
+    # Each tenth text is above the limit of the client, and each tenth is none.
+    rows: list[Any] = [
+        "x" * 3000 if number % 10 == 4 else number if number % 10 == 5 else str(number)
+        for number in range(ROWS)
+    ]
+    texts = env.from_collection(rows).map(FailsOnceBehindACheckpoint(tmp_path / "failed", 0.005))
+    sink = texts.sink_to(good.sink(properties={"max.request.size": 2000})).uid("good")
+    sink.on_error("dead_letter", max_share=0.9)
+    sink.dead_letters().map(DeadLetter.to_json, Types.STRING()).sink_to(letters.sink())
+    with mini_cluster(processes=False):
+        env.execute("refused records")
+    assert (tmp_path / "failed").exists()
+    assert sorted(good.rows()) == sorted(str(n) for n in range(ROWS) if n % 10 not in (4, 5))
+    found = [DeadLetter.from_json(row) for row in letters.rows()]
+    assert {letter.operator for letter in found} == {"good"}
+    large = [letter for letter in found if "max.request.size is 2000" in letter.error]
+    assert len(large) == ROWS // 10 and len(found) == ROWS // 5
+    assert not good.leftovers() and not letters.leftovers()
+
+
 #: Reads what the first program refused: bytes that are no UTF-8, and numbers that end with 7.
 _REPAIRED = """
 import sys

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 from yarrow.common.typeinfo import TypeInformation
+from yarrow.common.values.error_handling import ErrorPolicy
 from yarrow.common.values.rate_limit import RateLimit
 from yarrow.container.codegen.code_writer import CodeWriter
 from yarrow.container.codegen.freezing import generate_fixed
@@ -88,6 +89,7 @@ class WriterContext(SubtaskContext):
         declared = delivery_of(sink)
         settled = context.descriptor.spec.settled_guarantee
         self._guarantee = settled or declared.asked or declared.strongest()
+        self._context = context
         self._sink_id = context.descriptor.id
         self._timers = timers
 
@@ -116,6 +118,11 @@ class WriterContext(SubtaskContext):
     def delivery_guarantee(self) -> DeliveryGuarantee:
         """The guarantee that the writer has to keep."""
         return self._guarantee
+
+    @property
+    def leaves_out_rows(self) -> bool:
+        """Whether `on_error` of the sink leaves out rows."""
+        return self._context.descriptor.errors.policy is not ErrorPolicy.FAIL
 
     @property
     def latest_savepoint_id(self) -> int | None:
@@ -284,6 +291,7 @@ class SinkWritingOperator(BulkRowOperator, ColumnarOperator):
     def leave_out_by(self, failed: FailedRecords) -> None:
         # The loop only collects rows: the writer tells which of them it refuses.
         failed.inputs = ()
+        failed.fatal = (MemoryError,)
         super().leave_out_by(failed)
 
     def generate(self, code: CodeWriter, value: str, timestamp: str | None, emit: Emit) -> None:

@@ -429,6 +429,11 @@ class SinkWriterContext(Protocol):
         ...
 
     @property
+    def leaves_out_rows(self) -> bool:
+        """Whether the program leaves out rows that the sink refuses: the writer should raise RefusedRowError."""
+        ...
+
+    @property
     def latest_savepoint_id(self) -> int | None:
         """The latest savepoint that was taken of the job before this attempt; None = none.
 

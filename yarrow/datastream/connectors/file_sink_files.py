@@ -197,6 +197,12 @@ class PartFile:
                 for row in rows:
                     encode(row, stream)
 
+    def write_encoded(self, row: bytes, now: int) -> None:
+        """Append the bytes of one row."""
+        self.written_at = now
+        with self._naming():
+            self._counted.write(row)
+
     def write_batch(self, batch: pa.RecordBatch, now: int) -> None:
         self.written_at = now
         if self._bulk is None or not hasattr(self._bulk, "add_batch"):

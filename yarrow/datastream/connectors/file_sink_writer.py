@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
+from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
-from yarrow.datastream.connectors.base import Committer, SinkWriter, SinkWriterContext
+from yarrow.datastream.connectors.base import Committer, RefusedRowError, SinkWriter, SinkWriterContext
 from yarrow.datastream.connectors.file_compaction import FileCompactStrategy
 from yarrow.datastream.connectors.file_sink_compaction import (
     CompactedFile,
@@ -52,6 +53,7 @@ class FileSinkWriter(SinkWriter[Any]):
     ) -> None:
         self._settings = settings
         self._context = context
+        self._leaves_out = context.leaves_out_rows
         self._names = TransactionNames(context, ids)
         self._staging = StagingFolder(settings.base_path, self._names)
         self._rolls_at_checkpoint = (
@@ -89,6 +91,9 @@ class FileSinkWriter(SinkWriter[Any]):
             return
         now = self._context.current_processing_time()
         assigner = self._settings.buckets
+        if self._leaves_out:
+            self._write_single(rows, timestamps, now)
+            return
         if assigner.ignores_element:
             first = timestamps[0] if timestamps else None
             self._write_to(assigner.get_bucket_id(rows[0], BucketContext(now, first)), rows, now)
@@ -99,6 +104,23 @@ class FileSinkWriter(SinkWriter[Any]):
             by_bucket.setdefault(assigner.get_bucket_id(row, context), []).append(row)
         for bucket, part in by_bucket.items():
             self._write_to(bucket, part, now)
+
+    def _write_single(self, rows: Sequence[Any], timestamps: Sequence[int | None] | None, now: int) -> None:
+        """Append rows one by one. Raises RefusedRowError for a row that has no bucket or no bytes."""
+        assigner, encoder = self._settings.buckets, self._settings.encoder
+        assert encoder is not None, "bulk formats do not tell which row they refuse"
+        for index, row in enumerate(rows):
+            # A row that fails half-way must leave no byte in the file.
+            encoded = BytesIO()
+            try:
+                stamp = timestamps[index] if timestamps else None
+                bucket = assigner.get_bucket_id(row, BucketContext(now, stamp))
+                encoder.encode(row, encoded)
+            except Exception as error:
+                raise RefusedRowError(index, error) from error
+            self._roll_if_due(bucket, now)
+            self._file_of(bucket, now).write_encoded(encoded.getvalue(), now)
+            self._roll_if_due(bucket, now)
 
     def write_batch(self, batch: pa.RecordBatch) -> None:
         """Appends a batch. Raises TypeError where the bucket depends on the record."""

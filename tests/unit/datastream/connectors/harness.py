@@ -36,6 +36,7 @@ class SinkContext:
     restored_checkpoint_id: int | None = None
     latest_savepoint_id: int | None = None
     delivery_guarantee: DeliveryGuarantee = DeliveryGuarantee.EXACTLY_ONCE
+    leaves_out_rows: bool = False
     configuration: Mapping[str, str] = field(default_factory=dict)
     clock: ManualClock = field(default_factory=lambda: ManualClock(1_700_000_000_000))
     timers: list[tuple[int, Callable[[], None]]] = field(default_factory=list)

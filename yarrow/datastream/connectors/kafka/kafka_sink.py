@@ -7,6 +7,7 @@ committers run. What a program gets wrong is refused here, before anything start
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
@@ -60,6 +61,7 @@ class KafkaSink(Sink[T], Generic[T]):
 
     blocking = True
     counts_bytes = True
+    tells_refused_rows = True
 
     def __init__(self, settings: KafkaSinkSettings) -> None:
         self._settings = settings
@@ -106,6 +108,18 @@ class KafkaSink(Sink[T], Generic[T]):
 
     def create_writer(self, context: SinkWriterContext, restored: Sequence[Any] = ()) -> SinkWriter[T]:
         """Return the writer of a subtask. Raises KafkaConnectorError if brokers do not answer or allow it."""
+        if not context.leaves_out_rows:
+            return self._writer(context, self._settings)
+        from yarrow.datastream.connectors.kafka.writing.refused_records import MadeRecords, RefusingWriter
+
+        writer = self._writer(context, replace(self._settings, serializer=MadeRecords()))
+        try:
+            return RefusingWriter(self._settings, writer)
+        except BaseException:
+            writer.close()
+            raise
+
+    def _writer(self, context: SinkWriterContext, settings: KafkaSinkSettings) -> SinkWriter[T]:
         from yarrow.datastream.connectors.kafka.writing.kafka_writer import (
             FlushingKafkaWriter,
             TransactionalKafkaWriter,
@@ -115,11 +129,11 @@ class KafkaSink(Sink[T], Generic[T]):
         cluster.require_topic(self._settings.serializer.fixed_topic())
         guarantee = context.delivery_guarantee
         if self._client is None or guarantee is not DeliveryGuarantee.EXACTLY_ONCE:
-            return FlushingKafkaWriter(self._settings, guarantee)
+            return FlushingKafkaWriter(settings, guarantee)
         names = TransactionNames(context, RandomIdFactory())
         timeout_ms = self._transaction_timeout_ms(cluster, context.configuration)
         owner = self._claimed_prefix(context, self._client)
-        writer = TransactionalKafkaWriter(self._settings, names, self._client, timeout_ms, owner)
+        writer = TransactionalKafkaWriter(settings, names, self._client, timeout_ms, owner)
         try:
             writer.abort_leftovers()
         except BaseException:
