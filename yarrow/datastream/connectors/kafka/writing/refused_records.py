@@ -86,8 +86,8 @@ class RefusingWriter(SinkWriter[Any]):
         if size > self._limit:
             failed = FailedRecord(topic, -1, _encoded(key), _encoded(value))
             raise KafkaRecordError(
-                f"KafkaSink cannot write {failed}: it has {size} bytes with what the protocol adds, and max.request.size"
-                f" is {self._limit}. Raise this property of the sink"
+                f"KafkaSink cannot write {failed}: it has {size} bytes with what the protocol adds, and"
+                f" max.request.size is {self._limit}. Raise this property of the sink"
             )
 
     def flush(self, end_of_input: bool) -> None:
