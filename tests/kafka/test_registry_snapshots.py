@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 
 from tests.cluster.embedded.waiting import wait_until
 from tests.kafka.test_message_formats import written
@@ -16,6 +18,7 @@ from tests.support.registry.server import RegistryServer
 from yarrow.common import WatermarkStrategy
 from yarrow.datastream.connectors.kafka import KafkaSource
 from yarrow.datastream.formats.registry import ConfluentRegistryAvroDeserializationSchema, RegistrySubject
+from yarrow.datastream.formats.registry.json_schema import ConfluentRegistryJsonDeserializationSchema
 from yarrow.embedded.local_job_client import LocalJobClient
 from yarrow.embedded.mini_cluster import MiniCluster, mini_cluster
 
@@ -108,3 +111,26 @@ def test_a_savepoint_keeps_the_schema_of_the_first_start(
     rows += [shown(id=3, user="bob")]
     program.run(2, rows, savepoint, makes_rows=makes_rows)
     writer.close()
+
+
+def test_a_reader_of_json_keeps_its_schema(registry: RegistryServer) -> None:
+    made = ConfluentRegistryJsonDeserializationSchema.for_row_type_info
+    subject = RegistrySubject("kept-json")
+    with SchemaRegistryClient({"url": registry.url}) as client:
+
+        def register(**fields: str) -> None:
+            properties = {name: {"type": kind} for name, kind in fields.items()}
+            text = json.dumps({"title": "Order", "type": "object", "properties": properties})
+            client.register_schema(subject.subject, Schema(text, "JSON", []))
+
+        register(id="integer")
+        first = made(subject, registry.url)
+        kept = first.kept_schema()
+        register(id="integer", user="string")
+        second = made(subject, registry.url)
+    own = second.kept_schema()
+    assert kept is not None and own is not None
+    assert kept.stays(own) and kept.shown.startswith("version 1")
+    assert second.get_produced_type() != first.get_produced_type()
+    assert second.with_kept_schema(kept).get_produced_type() == first.get_produced_type()
+    assert second.with_kept_schema(kept).kept_schema() == kept
