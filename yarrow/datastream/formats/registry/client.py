@@ -25,10 +25,9 @@ from yarrow.datastream.formats.registry.errors import (
 )
 from yarrow.datastream.formats.registry.registered_schema import RegisteredSchema, SchemaReference
 from yarrow.datastream.formats.registry.settings import RETRY_TIMEOUT, RegistrySettings
-from yarrow.runtime.common.backoff import Backoff
 from yarrow.runtime.common.clock import Clock, SystemClock
 from yarrow.runtime.common.errors import InvalidProgramError
-from yarrow.runtime.common.randomness import new_generator
+from yarrow.runtime.common.retry_pauses import RetryPauses
 
 T = TypeVar("T")
 
@@ -51,7 +50,6 @@ class RegistryClient:
         self._settings = settings
         self._clock = clock or SystemClock()
         self._sleep = sleep
-        self._random = new_generator()
         self._by_id: dict[int, RegisteredSchema] = {}
         self._by_version: dict[tuple[str, int], RegisteredSchema] = {}
         # Settings are tried here, and a file that is missing is told.
@@ -183,15 +181,14 @@ class RegistryClient:
             return self._answer(client, what, ask)
 
     def _answer(self, client: SchemaRegistryClient, what: str, ask: Callable[[SchemaRegistryClient], T]) -> T:
-        deadline = self._clock.monotonic() + self._settings.retry_seconds
-        backoff = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
+        # Clients that failed together ask again one by one.
+        pauses = RetryPauses(self._settings.retry_seconds, _FIRST_PAUSE, _LONGEST_PAUSE, self._clock)
         while True:
             try:
                 return ask(client)
             except Exception as error:  # the client raises those of its HTTP library, too
-                # Clients that failed together ask again one by one.
-                pause = backoff.next_seconds() * self._random.uniform(0.5, 1.0)
-                if not _passes(error) or self._clock.monotonic() + pause > deadline:
+                pause = pauses.next_seconds() if _passes(error) else None
+                if pause is None:
                     raise self._error(what, error) from None
             self._sleep(pause)
 

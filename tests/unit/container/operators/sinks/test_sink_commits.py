@@ -121,10 +121,12 @@ def test_a_commit_is_tried_again_and_overtaken_by_nothing() -> None:
     operator.notify_checkpoint_complete(1)
     operator.notify_checkpoint_complete(2)
     assert Outside.visible == []
-    assert operator.seconds_until_upkeep() == pytest.approx(0.1)
+    first = operator.seconds_until_upkeep()
+    assert first is not None and 0.05 <= first <= 0.1, "shortened by chance, at most to the half"
     wait(operator, clock, 0.1)
     assert Outside.visible == []
-    assert operator.seconds_until_upkeep() == pytest.approx(0.2)
+    second = operator.seconds_until_upkeep()
+    assert second is not None and 0.1 <= second <= 0.2
     wait(operator, clock, 0.2)
     assert Outside.visible == ["a", "b"]
     assert operator.seconds_until_upkeep() is None

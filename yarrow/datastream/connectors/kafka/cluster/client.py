@@ -11,7 +11,8 @@ import os
 import re
 import time
 from collections.abc import Callable, Collection, Mapping
-from typing import Any
+from contextlib import suppress
+from typing import Any, TypeVar
 
 from confluent_kafka import (
     OFFSET_BEGINNING,
@@ -37,6 +38,7 @@ from yarrow.datastream.connectors.kafka.cluster.client_properties import ClientP
 from yarrow.datastream.connectors.kafka.cluster.client_settings import admin_settings
 from yarrow.datastream.connectors.kafka.cluster.kafka_errors import (
     KafkaConnectorError,
+    KafkaLoginRefusedError,
     KafkaTopicMissingError,
     KafkaUnreachableError,
 )
@@ -45,7 +47,7 @@ from yarrow.datastream.connectors.kafka.cluster.tls_context import check_client_
 from yarrow.datastream.connectors.kafka.cluster.tls_diagnosis import tls_failure
 from yarrow.datastream.connectors.kafka.cluster.topic_partition import KafkaTopicPartition
 from yarrow.datastream.connectors.kafka.cluster.unreachable import refused_text, unreachable_text
-from yarrow.runtime.common.clock import perf_counter
+from yarrow.runtime.common.retry_pauses import RetryPauses
 
 __all__ = [
     "FATAL_ERRORS",
@@ -57,11 +59,14 @@ __all__ = [
     "Message",
     "Producer",
     "TopicPartition",
+    "is_transient",
     "is_unreachable",
     "make_consumer",
     "make_producer",
     "of_client",
 ]
+
+T = TypeVar("T")
 
 _LOG = logging.getLogger(__name__)
 
@@ -86,7 +91,21 @@ _NO_LEADER_YET = frozenset(
         KafkaError.UNKNOWN_LEADER_EPOCH,
     }
 )
-_ASK_AGAIN_SECONDS = 0.1
+#: Further answers behind which the same question may be answered.
+_TRANSIENT = frozenset(
+    {
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.NETWORK_EXCEPTION,
+        KafkaError.NOT_CONTROLLER,
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.REQUEST_TIMED_OUT,
+        KafkaError.UNSTABLE_OFFSET_COMMIT,
+    }
+)
+#: Seconds of the pauses between two questions, and the least time for one.
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 1.0
+_LEAST_SECONDS = 0.1
 #: Seconds in which a broker may make a topic that it did not know.
 _NEW_TOPIC_SECONDS = 5.0
 #: Seconds after which a question looks whether brokers have refused the client meanwhile.
@@ -106,6 +125,12 @@ FATAL_ERRORS = (KafkaException, SystemError)
 def is_unreachable(error: KafkaError) -> bool:
     """Whether the error says that brokers cannot be reached."""
     return error.code() in _UNREACHABLE
+
+
+def is_transient(error: KafkaError) -> bool:
+    """Whether the same question may be answered later: the client says so, or brokers are not ready now."""
+    code = error.code()
+    return error.retriable() or code in _UNREACHABLE or code in _NO_LEADER_YET or code in _TRANSIENT
 
 
 def make_consumer(
@@ -238,16 +263,31 @@ class ClusterClient:
 
     def _metadata(self, question: str, topic: str | None = None) -> Any:
         """What the cluster says of its topics, or of one. Raises KafkaUnreachableError if no broker answers."""
+        return self._asked(
+            question, lambda seconds: self._admin.list_topics(topic, timeout=min(seconds, _LOOK_SECONDS))
+        )
+
+    def _asked(self, question: str, ask: Callable[[float], T]) -> T:
+        """The answer to a question, which is asked again as long as it fails for a time. Raises KafkaConnectorError.
+
+        `ask` gets the seconds that are left. Brokers that refuse the client for good are not asked again.
+        """
         self._said.clear()
-        deadline = perf_counter() + self._timeout
+        pauses = RetryPauses(self._timeout, _FIRST_PAUSE, _LONGEST_PAUSE)
         while True:
-            left = deadline - perf_counter()
             try:
-                return self._admin.list_topics(topic, timeout=max(0.001, min(left, _LOOK_SECONDS)))
+                return ask(max(_LEAST_SECONDS, pauses.left_seconds))
             except KafkaException as error:
-                refusal = self._refusal(error.args[0])
-                if refusal is not None or left <= _LOOK_SECONDS or not is_unreachable(error.args[0]):
+                cause: KafkaError = error.args[0]
+                refusal = self._refusal(cause) if is_unreachable(cause) else None
+                pause = pauses.next_seconds() if refusal is None and is_transient(cause) else None
+                if pause is None:
                     raise self._failed(error, question, refusal) from error
+            time.sleep(pause)
+            if cause.code() in _NO_LEADER_YET:
+                # The client asks the former leader until it has asked for the topics again.
+                with suppress(KafkaException):
+                    self._admin.list_topics(None, timeout=_LOOK_SECONDS)
 
     def _refusal(self, error: KafkaError) -> str | None:
         """Why brokers refuse this client for good; None if they may answer later."""
@@ -274,18 +314,18 @@ class ClusterClient:
 
         Raises KafkaUnreachableError, or KafkaTopicMissingError for a topic that they do not make.
         """
-        deadline = perf_counter() + _NEW_TOPIC_SECONDS
+        pauses = RetryPauses(_NEW_TOPIC_SECONDS, _FIRST_PAUSE, _LONGEST_PAUSE)
         while True:
             found = self._metadata("its topics" if topic is None else f"topic {topic}", topic)
             error = None if topic is None else found.topics[topic].error
             if error is None or error.code() not in _UNKNOWN_TOPIC:
                 return
-            if perf_counter() >= deadline:
+            if (pause := pauses.next_seconds()) is None:
                 raise KafkaTopicMissingError(
                     f"KafkaSink: Kafka at {self._servers} has no topic {topic}. Make the topic first: the broker does"
                     " not (auto.create.topics.enable)"
                 )
-            time.sleep(_ASK_AGAIN_SECONDS)
+            time.sleep(pause)
 
     def broker_setting(self, name: str) -> str | None:
         """A setting of one broker; None where this user may not see it.
@@ -294,18 +334,23 @@ class ClusterClient:
         """
         question = f"its setting {name}"
         brokers = self._metadata(question).brokers
-        try:
+
+        def ask(seconds: float) -> str | None:
             resource = ConfigResource(ResourceType.BROKER, str(next(iter(brokers))))
-            answers = self._admin.describe_configs([resource], request_timeout=self._timeout)
-            found = answers[resource].result()[name].value
-        except KafkaException as error:
-            if is_unreachable(error.args[0]):
-                raise self._failed(error, question) from error
-            _LOG.warning("Setting %s of the brokers cannot be read: %s", name, _text(error))
-            return None
+            answers = self._admin.describe_configs([resource], request_timeout=seconds)
+            try:
+                found = answers[resource].result()[name].value
+            except KafkaException as error:
+                if is_transient(error.args[0]):
+                    raise
+                _LOG.warning("Setting %s of the brokers cannot be read: %s", name, _text(error))
+                return None
+            return None if found is None else str(found)
+
+        try:
+            return self._asked(question, ask)
         except (KeyError, StopIteration):
             return None
-        return None if found is None else str(found)
 
     def unknown(self, topics: Collection[str]) -> set[str]:
         """Return the topics that the cluster does not have, by its own answer.
@@ -323,32 +368,30 @@ class ClusterClient:
 
     def _described(self, topics: Collection[str]) -> tuple[dict[str, str], set[str]]:
         """Ids of topics, and those that the cluster does not have."""
-        ids: dict[str, str] = {}
-        missing: set[str] = set()
         if not topics:
+            return {}, set()
+        names = sorted(topics)
+
+        def ask(seconds: float) -> tuple[dict[str, str], set[str]]:
+            ids: dict[str, str] = {}
+            missing: set[str] = set()
+            answers = self._admin.describe_topics(TopicCollection(names), request_timeout=seconds)
+            for topic, answer in answers.items():
+                try:
+                    found = str(answer.result().topic_id)
+                except KafkaException as error:
+                    if is_transient(error.args[0]):
+                        raise
+                    if error.args[0].code() in _UNKNOWN_TOPIC:
+                        missing.add(topic)
+                    else:
+                        _LOG.warning("Kafka: topic %s cannot be described: %s", topic, _text(error))
+                    continue
+                if found != _NO_ID:
+                    ids[topic] = found
             return ids, missing
-        self._said.clear()
-        try:
-            answers = self._admin.describe_topics(
-                TopicCollection(sorted(topics)), request_timeout=self._timeout
-            )
-        except KafkaException as error:
-            raise self._failed(error, f"topics {', '.join(sorted(topics))}") from error
-        for topic, answer in answers.items():
-            try:
-                found = str(answer.result().topic_id)
-            except KafkaException as error:
-                cause: KafkaError = error.args[0]
-                if is_unreachable(cause):
-                    raise self._failed(error, f"topic {topic}") from error
-                if cause.code() in _UNKNOWN_TOPIC:
-                    missing.add(topic)
-                else:
-                    _LOG.warning("Kafka: topic %s cannot be described: %s", topic, _text(error))
-                continue
-            if found != _NO_ID:
-                ids[topic] = found
-        return ids, missing
+
+        return self._asked(f"topics {', '.join(names)}", ask)
 
     def beginnings(self, partitions: Collection[KafkaTopicPartition]) -> dict[KafkaTopicPartition, int]:
         """The first offset that each partition has."""
@@ -369,43 +412,37 @@ class ClusterClient:
     def _offsets(
         self, partitions: Collection[KafkaTopicPartition], spec: OffsetSpec
     ) -> dict[KafkaTopicPartition, int]:
-        asked = dict.fromkeys(of_client(partitions), spec)
-        self._said.clear()
-        deadline = perf_counter() + self._timeout
-        while True:
-            try:
-                answers = self._admin.list_offsets(
-                    asked, isolation_level=self._isolation, request_timeout=self._timeout
-                )
-                named = _by_place(partitions)
-                return {
-                    named[place.topic, place.partition]: answer.result().offset
-                    for place, answer in answers.items()
-                }
-            except KafkaException as error:
-                if error.args[0].code() not in _NO_LEADER_YET or perf_counter() >= deadline:
-                    raise self._failed(error, f"offsets of {', '.join(map(str, partitions))}") from error
-                # The client asks the former leader until it has asked for the topics again.
-                self.topics()
-                time.sleep(_ASK_AGAIN_SECONDS)
+        asked, named = dict.fromkeys(of_client(partitions), spec), _by_place(partitions)
+
+        def ask(seconds: float) -> dict[KafkaTopicPartition, int]:
+            answers = self._admin.list_offsets(
+                asked, isolation_level=self._isolation, request_timeout=seconds
+            )
+            return {
+                named[place.topic, place.partition]: answer.result().offset
+                for place, answer in answers.items()
+            }
+
+        return self._asked(f"offsets of {', '.join(map(str, partitions))}", ask)
 
     def committed(self, partitions: Collection[KafkaTopicPartition]) -> dict[KafkaTopicPartition, int]:
         """The offsets that the group has committed; partitions without one are left out."""
-        if self._group is None:
+        group = self._group
+        if group is None:
             return {}
-        self._said.clear()
-        try:
-            asked = ConsumerGroupTopicPartitions(self._group, of_client(partitions))
-            answers = self._admin.list_consumer_group_offsets([asked], request_timeout=self._timeout)
-            found = answers[self._group].result().topic_partitions
-        except KafkaException as error:
-            raise self._failed(error, f"committed offsets of group {self._group}") from error
         named = _by_place(partitions)
-        return {
-            named[place.topic, place.partition]: place.offset
-            for place in found
-            if place.error is None and place.offset >= 0
-        }
+
+        def ask(seconds: float) -> dict[KafkaTopicPartition, int]:
+            asked = ConsumerGroupTopicPartitions(group, of_client(partitions))
+            answers = self._admin.list_consumer_group_offsets([asked], request_timeout=seconds)
+            found = answers[group].result().topic_partitions
+            for place in found:
+                if place.error is not None:
+                    # An offset that is not told now must not count as one that was never committed.
+                    raise KafkaException(place.error)
+            return {named[place.topic, place.partition]: place.offset for place in found if place.offset >= 0}
+
+        return self._asked(f"committed offsets of group {group}", ask)
 
     def _failed(
         self, error: KafkaException, question: str, refusal: str | None = None
@@ -418,7 +455,7 @@ class ClusterClient:
             refusal = self._refusal(cause)
         if refusal is not None:
             text = self._properties.with_secrets_hidden(refusal)
-            return KafkaUnreachableError(refused_text(self._servers, text, self._settings))
+            return KafkaLoginRefusedError(refused_text(self._servers, text, self._settings))
         told = "; ".join(dict.fromkeys([cause.str(), *(said.str() for said in self._said)]))
         text = self._properties.with_secrets_hidden(told)
         return KafkaUnreachableError(unreachable_text(self._servers, question, self._timeout, text))

@@ -30,7 +30,7 @@ from yarrow.datastream.connectors.kafka.cluster.kafka_errors import (
 from yarrow.datastream.connectors.kafka.cluster.protocol_settings import protocol_settings
 from yarrow.datastream.connectors.kafka.cluster.tls_context import check_client_certificate
 from yarrow.datastream.connectors.kafka.cluster.tls_diagnosis import tls_failure
-from yarrow.runtime.common.clock import perf_counter
+from yarrow.runtime.common.retry_pauses import RetryPauses
 
 T = TypeVar("T")
 
@@ -40,7 +40,8 @@ _FIND_VERSION: Final = 3
 _INIT_VERSION: Final = 4
 _REQUEST_MS: Final = 15_000
 _STOP_MS: Final = 2_000
-_RETRY_SECONDS: Final = 0.05
+#: Seconds of the pauses between two questions.
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
 
 #: The state of a transaction whose rows are neither shown nor discarded.
 ONGOING: Final = "Ongoing"
@@ -51,18 +52,6 @@ EMPTY: Final = "Empty"
 #: States of a transaction whose end is decided and not yet written to all its partitions.
 ENDING: Final = ("PrepareCommit", "PrepareAbort")
 
-#: Answers that say: ask again.
-_AGAIN: Final = (
-    errors.ConcurrentTransactionsError,
-    errors.CoordinatorLoadInProgressError,
-    errors.CoordinatorNotAvailableError,
-    errors.KafkaConnectionError,
-    errors.KafkaTimeoutError,
-    errors.NodeNotReadyError,
-    errors.NotCoordinatorError,
-    errors.RequestTimedOutError,
-    errors.RetriableError,
-)
 #: Answers to EndTxn that say: this transaction has ended in the other way, or is not known any more.
 _ENDED_OTHERWISE: Final = (
     errors.InvalidTxnStateError,
@@ -70,6 +59,11 @@ _ENDED_OTHERWISE: Final = (
     errors.InvalidProducerEpochError,
     errors.InvalidProducerIdMappingError,
 )
+
+
+def _passes(error: errors.KafkaError) -> bool:
+    """Whether the library says that the same question may be answered later."""
+    return bool(error.retriable)
 
 
 def _shows_no_login(record: logging.LogRecord) -> bool:
@@ -258,16 +252,17 @@ class TransactionClient:
 
     def _asked(self, what: str, ask: Callable[[], Awaitable[T]]) -> T:
         """Ask until there is an answer or time is over."""
-        deadline = perf_counter() + self._timeout
+        pauses = RetryPauses(self._timeout, _FIRST_PAUSE, _LONGEST_PAUSE)
 
         async def until_answered() -> T:
             while True:
                 try:
                     return await ask()
-                except _AGAIN:
-                    if perf_counter() >= deadline:
+                except errors.KafkaError as error:
+                    pause = pauses.next_seconds() if _passes(error) else None
+                    if pause is None:
                         raise
-                    await self._net.sleep(_RETRY_SECONDS)
+                await self._net.sleep(pause)
 
         try:
             self._connect()
@@ -276,15 +271,17 @@ class TransactionClient:
             # The next question begins with new connections.
             self.close()
             reason = self._reason(error) if isinstance(error, errors.KafkaError) else str(error)
-            raise KafkaTransactionError(
+            failed = KafkaTransactionError(
                 f"Kafka at {self._settings['bootstrap.servers']} did not {what}:"
                 f" {self._properties.with_secrets_hidden(reason)}"
-            ) from error
+            )
+            failed.is_transient = not isinstance(error, errors.KafkaError) or _passes(error)
+            raise failed from error
         return answered
 
     def _reason(self, error: errors.KafkaError) -> str:
         """The text of an error. Errors of connections tell little, so a second look at the broker finds the reason."""
-        if not isinstance(error, _AGAIN):
+        if not _passes(error):
             return _text(error)
         why = tls_failure(self._settings)
         return why or f"{_text(error)}. Check bootstrap.servers, security.protocol, user and password"

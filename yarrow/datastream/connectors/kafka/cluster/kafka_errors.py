@@ -11,9 +11,20 @@ from yarrow.runtime.common.errors import YarrowError
 class KafkaConnectorError(YarrowError):
     """The Kafka cluster answered with an error, or in a way that the program cannot go on with."""
 
+    #: True if the same question may be answered later.
+    is_transient = False
+
 
 class KafkaUnreachableError(KafkaConnectorError):
     """No broker answered in time."""
+
+    is_transient = True
+
+
+class KafkaLoginRefusedError(KafkaUnreachableError):
+    """Brokers refuse the login or the certificate, and would refuse it again."""
+
+    is_transient = False
 
 
 class KafkaTopicMissingError(KafkaConnectorError):

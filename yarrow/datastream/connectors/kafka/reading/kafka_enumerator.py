@@ -17,7 +17,6 @@ from yarrow.datastream.connectors.kafka.cluster.kafka_errors import (
     KafkaConnectorError,
     KafkaTopicMissingError,
     KafkaTopicRemadeError,
-    KafkaUnreachableError,
 )
 from yarrow.datastream.connectors.kafka.cluster.topic_partition import KafkaTopicPartition
 from yarrow.datastream.connectors.kafka.reading.offsets_initializer import (
@@ -33,11 +32,14 @@ from yarrow.datastream.connectors.kafka.reading.partition_events import Partitio
 from yarrow.datastream.connectors.kafka.reading.partition_split import EARLIEST, KafkaPartitionSplit
 from yarrow.datastream.connectors.kafka.reading.source_settings import KafkaSourceSettings
 from yarrow.runtime.common.clock import perf_counter
+from yarrow.runtime.common.retry_pauses import RetryPauses
 
 _LOG = logging.getLogger(__name__)
 
 #: Seconds between two looks at the cluster that readers ask for.
 _SECONDS_BETWEEN_LOOKS = 5.0
+#: Seconds of the first and the longest pause between looks of which none was answered yet.
+_FIRST_LOOK_PAUSES = (1.0, 10.0)
 
 
 class KafkaSourceEnumerator(SplitEnumerator[KafkaPartitionSplit]):
@@ -55,8 +57,8 @@ class KafkaSourceEnumerator(SplitEnumerator[KafkaPartitionSplit]):
         self._is_restored = restored is not None
         self._cluster = _client_of(settings)
         self._began_in_running_job = False
-        #: perf_counter since which the first look waits for an answer.
-        self._waits_since: float | None = None
+        #: Between the looks until the first one that is answered.
+        self._pauses: RetryPauses | None = None
         #: perf_counter of the last look at the cluster.
         self._looked_at = float("-inf")
         #: This enumerator has seen the cluster; what the program reads may have changed since the checkpoint.
@@ -86,7 +88,7 @@ class KafkaSourceEnumerator(SplitEnumerator[KafkaPartitionSplit]):
         """Take other topics of the same cluster, or reach it in another way. Raises as `start_in_running_job`."""
         self._settings = settings
         self._cluster = _client_of(settings)
-        self._has_looked, self._waits_since, self._began_in_running_job = False, None, True
+        self._has_looked, self._pauses, self._began_in_running_job = False, None, True
         self._look_until_answered()
 
     def release(self) -> tuple[KafkaTopicPartition, ...]:
@@ -165,14 +167,15 @@ class KafkaSourceEnumerator(SplitEnumerator[KafkaPartitionSplit]):
         """Look at the cluster, and later again as long as this enumerator has seen nothing of it."""
         if self._has_looked or self._closed:
             return
-        if self._waits_since is None:
-            self._waits_since = perf_counter()
+        if self._pauses is None:
+            self._pauses = RetryPauses(self._settings.unreachable_seconds, *_FIRST_LOOK_PAUSES)
         told = self._look_again()
         if told is None:
             return
-        if perf_counter() - self._waits_since >= self._settings.unreachable_seconds:
-            raise KafkaUnreachableError(str(told)) from told
-        self._context.call_later(_SECONDS_BETWEEN_LOOKS, self._look_until_answered)
+        pause = self._pauses.next_seconds() if told.is_transient else None
+        if pause is None:
+            raise told
+        self._context.call_later(pause, self._look_until_answered)
 
     def _look_again(self) -> KafkaConnectorError | None:
         """Look at the cluster; where it does not answer, the readers go on without. Return why it did not."""

@@ -49,6 +49,7 @@ from yarrow.datastream.connectors.kafka.reading.record_deserialization import Co
 from yarrow.datastream.connectors.kafka.reading.refused_offsets import RefusedOffsets
 from yarrow.datastream.connectors.kafka.reading.source_settings import KafkaSourceSettings
 from yarrow.runtime.common.clock import perf_counter
+from yarrow.runtime.common.retry_pauses import RetryPauses
 
 _LOG = logging.getLogger(__name__)
 
@@ -66,8 +67,8 @@ _UNREACHABLE_LOG_SECONDS: Final = 5.0
 _CLOSE_SECONDS: Final = 5.0
 #: Seconds until a partition is read again whose offset a broker has refused.
 _ASK_AGAIN_SECONDS: Final = 0.1
-#: Seconds between two questions to the metadata service about a cluster that it does not tell.
-_LOOK_UP_SECONDS: Final = 1.0
+#: Seconds of the first and the longest pause between questions about a cluster that the metadata service does not tell.
+_LOOK_UP_PAUSES: Final = (0.5, 5.0)
 
 _MISSING: Final = frozenset(
     {
@@ -224,17 +225,18 @@ class PartitionFetcher:
 
     def _know_settings(self) -> bool:
         """Find how the cluster is reached; False = the fetcher was closed. Raises KafkaUnreachableError."""
-        look_up, deadline = self._look_up, perf_counter() + self._settings.unreachable_seconds
+        look_up = self._look_up
+        pauses = RetryPauses(self._settings.unreachable_seconds, *_LOOK_UP_PAUSES)
         while look_up is not None and not self._closed:
             found = look_up(self._settings.cluster)
             if isinstance(found, KafkaSourceSettings):
                 self._settings, look_up = found, None
-            elif perf_counter() >= deadline:
+            elif (pause := pauses.next_seconds()) is None:
                 raise KafkaUnreachableError(f"cluster {self._settings.cluster} cannot be read: {found}")
             else:
                 _LOG.warning("Kafka: cluster %s cannot be read now: %s", self._settings.cluster, found)
                 with self.items.changed:
-                    self.items.changed.wait_for(lambda: self._closed, _LOOK_UP_SECONDS)
+                    self.items.changed.wait_for(lambda: self._closed, pause)
         if self._closed:
             return False
         reset, seconds = self._settings.consumer["auto.offset.reset"], self._settings.unreachable_seconds

@@ -12,6 +12,7 @@ from typing import Any
 
 from yarrow.datastream.connectors.base import CommitRejectedError, Committer
 from yarrow.datastream.connectors.kafka.cluster.end_transaction import TransactionClient
+from yarrow.datastream.connectors.kafka.cluster.kafka_errors import KafkaTransactionError
 from yarrow.datastream.connectors.kafka.writing.kafka_transaction import (
     KafkaTransaction,
     checkpoint_before,
@@ -50,9 +51,15 @@ class KafkaCommitter(Committer):
                 _LOG.warning("Transaction %s was not aborted: Kafka answers %s", transaction.name, reason)
 
     def _end(self, transaction: KafkaTransaction, *, commit: bool) -> str | None:
-        return self._client.end(
-            transaction.name, transaction.producer_id, transaction.producer_epoch, commit=commit
-        )
+        try:
+            return self._client.end(
+                transaction.name, transaction.producer_id, transaction.producer_epoch, commit=commit
+            )
+        except KafkaTransactionError as error:
+            if error.is_transient:
+                raise
+            # Brokers would refuse it again, for example since a right is missing.
+            raise CommitRejectedError(str(error)) from error
 
     def close(self) -> None:
         self._client.close()

@@ -6,7 +6,9 @@ an open transaction stays open then, and another process can end it.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import repeat
 from typing import Any, Final
 
@@ -23,9 +25,9 @@ from yarrow.datastream.connectors.kafka.writing.delivery_failures import FailedR
 from yarrow.datastream.connectors.kafka.writing.producer_metrics import ProducerMetrics
 from yarrow.datastream.connectors.kafka.writing.record_serialization import Encode, RecordFields
 from yarrow.datastream.connectors.kafka.writing.sink_settings import KafkaSinkSettings
-from yarrow.runtime.common.clock import perf_counter
+from yarrow.runtime.common.retry_pauses import RetryPauses
 
-#: Seconds between two looks for a topic.
+#: Seconds of the first pause between two looks for a topic.
 _TOPIC_SECONDS: Final = 0.1
 #: Seconds between two looks for room. The client does not wake who waits for room, since it reports only
 #: failures. A look costs some microseconds, and 100 ms here would be a tenth of a second without a record sent.
@@ -85,7 +87,7 @@ class RecordProducer:
         """Ask for a producer id and begin; blocks until the coordinator answers. Raises KafkaTransactionError."""
         assert self._producer is not None
         try:
-            self._producer.init_transactions(_REQUEST_SECONDS)
+            self._init_transactions(self._producer)
             self._producer.begin_transaction()
         except KafkaException as error:
             name = self._configuration["transactional.id"]
@@ -98,6 +100,19 @@ class RecordProducer:
             raise KafkaTransactionError(
                 f"Kafka at {self._settings.servers} did not begin transaction {name}: {text}{remedy}"
             ) from error
+
+    @staticmethod
+    def _init_transactions(producer: Producer) -> None:
+        """Ask for a producer id as long as the client says that it may succeed. Raises KafkaException."""
+        pauses = RetryPauses(_REQUEST_SECONDS, _TOPIC_SECONDS, 1.0)
+        while True:
+            try:
+                return producer.init_transactions(max(1.0, pauses.left_seconds))
+            except KafkaException as error:
+                pause = pauses.next_seconds() if error.args[0].retriable() else None
+                if pause is None:
+                    raise
+            time.sleep(pause)
 
     def write(self, rows: Sequence[Any], timestamps: Sequence[int | None] | None, encode: Encode) -> None:
         """Hand rows to the client, which sends them by itself. Raises KafkaDeliveryError."""
@@ -166,7 +181,10 @@ class RecordProducer:
     def _require_topic(self, producer: Producer, fields: RecordFields) -> None:
         """Raise KafkaDeliveryError now for a topic that does not exist, not after the delivery's time-out."""
         topic, value, key = fields[:3]
-        deadline = perf_counter() + _NEW_TOPIC_SECONDS
+        waits = {
+            KafkaError.UNKNOWN_TOPIC_OR_PART: RetryPauses(_NEW_TOPIC_SECONDS, _TOPIC_SECONDS, 1.0),
+            KafkaError.LEADER_NOT_AVAILABLE: RetryPauses(_REQUEST_SECONDS, _TOPIC_SECONDS, 1.0),
+        }
         while True:
             try:
                 found = producer.list_topics(topic, _REQUEST_SECONDS).topics[topic].error
@@ -175,10 +193,10 @@ class RecordProducer:
             if found is None:
                 self._topics.add(topic)
                 return
-            if found.code() == KafkaError.LEADER_NOT_AVAILABLE or (
-                found.code() == KafkaError.UNKNOWN_TOPIC_OR_PART and perf_counter() < deadline
-            ):
-                self._served(lambda: producer.poll(_TOPIC_SECONDS))
+            pauses = waits.get(found.code())
+            pause = None if pauses is None else pauses.next_seconds()
+            if pause is not None:
+                self._served(partial(producer.poll, pause))
                 continue
             failed = FailedRecord(topic, -1, _bytes(key), _bytes(value))
             raise self._error(failed, found.name(), found.str())

@@ -96,3 +96,42 @@ def test_absent_broker_is_named_by_a_sink_too() -> None:
     expected = rf"Kafka at {address} did not answer for its setting transaction.max.timeout.ms within 0.5 s: .*refused"
     with pytest.raises(KafkaUnreachableError, match=expected):
         asked.broker_setting("transaction.max.timeout.ms")
+
+
+@pytest.mark.parametrize("code", [KafkaError.COORDINATOR_LOAD_IN_PROGRESS, KafkaError._TRANSPORT])
+def test_what_passes_is_asked_again_and_other_answers_are_not(
+    monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    asked, place = client(bootstrap_servers="localhost:1"), KafkaTopicPartition("t", 0)
+    passing = NewTopic(code)
+    monkeypatch.setattr(asked, "_admin", passing)
+    assert asked.ends([place]) == {place: 7}
+    refused = NewTopic(KafkaError.CLUSTER_AUTHORIZATION_FAILED, code)
+    monkeypatch.setattr(asked, "_admin", refused)
+    with pytest.raises(KafkaConnectorError, match="refused offsets of t-0") as failed:
+        asked.ends([place])
+    assert not failed.value.is_transient and refused.errors == [code], "it was asked once"
+
+
+class Group:
+    """The answer about a group's offset, with an error of its partition at first."""
+
+    def __init__(self, *errors: int) -> None:
+        self.errors = list(errors)
+
+    def list_consumer_group_offsets(self, asked: Any, **_: Any) -> dict[str, Future[Any]]:
+        answer: Future[Any] = Future()
+        error = KafkaError(self.errors.pop(0)) if self.errors else None
+        found = SimpleNamespace(topic="t", partition=0, offset=5, error=error)
+        answer.set_result(SimpleNamespace(topic_partitions=[found]))
+        return {"g": answer}
+
+
+def test_an_offset_that_is_not_told_now_does_not_count_as_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = client(bootstrap_servers="localhost:1", group_id="g")
+    place = KafkaTopicPartition("t", 0)
+    monkeypatch.setattr(asked, "_admin", Group(KafkaError.UNSTABLE_OFFSET_COMMIT))
+    assert asked.committed([place]) == {place: 5}
+    monkeypatch.setattr(asked, "_admin", Group(KafkaError.TOPIC_AUTHORIZATION_FAILED))
+    with pytest.raises(KafkaConnectorError, match="refused committed offsets of group g"):
+        asked.committed([place])

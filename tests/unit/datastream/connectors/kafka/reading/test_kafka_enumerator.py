@@ -12,6 +12,7 @@ from yarrow.common.serialization import SimpleStringSchema
 from yarrow.datastream.connectors.kafka import KafkaOffsetsInitializer, KafkaSource
 from yarrow.datastream.connectors.kafka.cluster.kafka_errors import (
     KafkaConnectorError,
+    KafkaLoginRefusedError,
     KafkaTopicMissingError,
     KafkaTopicRemadeError,
     KafkaUnreachableError,
@@ -207,3 +208,18 @@ def test_a_restored_program_that_drops_a_topic_releases_it_also_if_it_cannot_be_
     answers.topics_now, answers.hidden = {"a": 1}, {"b"}
     _, context = started("a", state)
     assert context.removed == [place("b")]
+
+
+def test_a_cluster_that_refuses_the_first_look_behind_a_restore_is_not_asked_again(answers: Answers) -> None:
+    state = state_of(answers, "a")
+    for refusal in (KafkaConnectorError("no right"), KafkaLoginRefusedError("wrong password")):
+        answers.topics_now = refusal
+        with pytest.raises(type(refusal), match=str(refusal)):
+            started("a", state)
+
+
+def test_the_looks_behind_a_restore_end_with_their_deadline(answers: Answers) -> None:
+    state = state_of(answers, "a")
+    answers.topics_now = KafkaUnreachableError("down")
+    with pytest.raises(KafkaUnreachableError, match="down"):
+        started("a", state, broker_unreachable_timeout_ms="1")
