@@ -16,7 +16,6 @@ from yarrow.am.dispatcher.jobs import Jobs, blobs_of
 from yarrow.am.dispatcher.records_retry import RecordsRetry, records_backoff
 from yarrow.am.dispatcher.recovering_job import RecoveringJob, passes_by_itself
 from yarrow.am.dispatcher.validation import decode_and_validate
-from yarrow.am.jobmaster.rate_limits import limited_job
 from yarrow.am.jobmaster.services import JobMasterServices
 from yarrow.common.job_status import JobStatus
 from yarrow.runtime.common.errors import JobNotFoundError, YarrowError
@@ -114,7 +113,12 @@ class JobRecovery:
         if job.job is None:
             graph = decode_and_validate(await self._endpoint.run_blocking(self._store.get, job_id))
             limits = await self._endpoint.run_blocking(self._store.rate_limits, job_id)
-            job.is_of(limited_job(graph, limits))
+            if limits:
+                # Imported late: few jobs have had their limits changed.
+                from yarrow.am.jobmaster.rate_limits import limited_job
+
+                graph = limited_job(graph, limits)
+            job.is_of(graph)
         assert job.job is not None
         if job.cancelled.is_set() or await self._endpoint.run_blocking(self._store.is_cancelled, job_id):
             job.cancelled.set()

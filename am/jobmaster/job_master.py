@@ -26,7 +26,6 @@ from yarrow.am.jobmaster.links.named_timers import NamedTimers
 from yarrow.am.jobmaster.links.operator_events import OperatorEvents
 from yarrow.am.jobmaster.links.resource_manager_link import ResourceManagerLink, ResourceManagerServices
 from yarrow.am.jobmaster.missing_slots import MissingSlots
-from yarrow.am.jobmaster.rate_limits import RateLimits
 from yarrow.am.jobmaster.registered_task_executors import RegisteredTaskExecutors
 from yarrow.am.jobmaster.rescale_requests import RescaleRequests
 from yarrow.am.jobmaster.running_job import RunningJob
@@ -90,6 +89,7 @@ from yarrow.runtime.rpc.messages import (
 
 if TYPE_CHECKING:
     from yarrow.am.jobmaster.event_time.aligned_sources import AlignedSources
+    from yarrow.am.jobmaster.rate_limits import RateLimits
 
 
 async def _nothing(master: RunningJob) -> None:
@@ -187,7 +187,12 @@ class JobMaster(RpcEndpoint):
             settings.slot_request_timeout,
             self._decide,
         )
-        self._rate_limits = RateLimits(self.graph, self._events, self._encoded, self._rescales.rescaling)
+        #: Shares of rate limits have to be told.
+        self._is_limited = any(
+            operator.spec.rate_limit.limits_something
+            for vertex in job.vertices
+            for operator in vertex.operators
+        )
         self._actions = self._action_executor()
         #: Takes requests about checkpoints and savepoints.
         self.checkpoint_api = CheckpointApi(
@@ -342,6 +347,13 @@ class JobMaster(RpcEndpoint):
         self.assert_main_thread()
         await self._rescales.rescale(request)
 
+    @cached_property
+    def _rate_limits(self) -> RateLimits:
+        # Imported late: most jobs have no limits.
+        from yarrow.am.jobmaster.rate_limits import RateLimits
+
+        return RateLimits(self.graph, self._events, self._encoded, self._rescales.rescaling)
+
     def rate_limits(self) -> RateLimitDetails:
         """The rate limits of the job's sources and sinks."""
         return self._rate_limits.details()
@@ -349,6 +361,7 @@ class JobMaster(RpcEndpoint):
     async def change_rate_limits(self, limits: Mapping[OperatorID, RateLimit]) -> None:
         """Sets other limits. Raises RateLimitRefusedError."""
         self.assert_main_thread()
+        self._is_limited = True
         await self._rate_limits.change(limits)
 
     @cached_property
@@ -402,7 +415,8 @@ class JobMaster(RpcEndpoint):
         self, updates: tuple[TaskExecutionStateUpdate, ...]
     ) -> Acknowledge:
         self._decide(TasksUpdated(self._now(), updates))
-        self._rate_limits.divide()
+        if self._is_limited:
+            self._rate_limits.divide()
         return Acknowledge()
 
     async def send_operator_event(self, event: OperatorEvent) -> Acknowledge:

@@ -59,7 +59,6 @@ from yarrow.am.jobmaster.collecting.collect_buffer import CollectBuffer
 from yarrow.am.jobmaster.collecting.collect_buffers import CollectBuffers
 from yarrow.am.jobmaster.encoded_graphs import EncodedGraphs
 from yarrow.am.jobmaster.links.named_timers import NamedTimers
-from yarrow.am.jobmaster.rate_limits import RateLimitRefusedError
 from yarrow.am.jobmaster.rescaling import RescaleRefusedError
 from yarrow.am.jobmaster.running_job import RunningJob
 from yarrow.am.jobmaster.scheduling.settings import JobMasterSettings
@@ -300,6 +299,8 @@ class BatchJobMaster(RpcEndpoint):
 
     async def change_rate_limits(self, limits: Mapping[OperatorID, RateLimit]) -> None:
         """Raises RateLimitRefusedError: a bounded job takes no limits."""
+        from yarrow.am.jobmaster.rate_limits import RateLimitRefusedError
+
         raise RateLimitRefusedError(
             f"job {self.graph.job.job_id} runs in BATCH mode, which takes no rate limits: run it with"
             " execution.runtime-mode STREAMING"

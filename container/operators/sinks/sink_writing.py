@@ -26,7 +26,6 @@ from yarrow.container.operators.base import (
     input_type_of,
 )
 from yarrow.container.operators.columnar_operator import ColumnarOperator
-from yarrow.container.operators.limited_rate import LimitedRate
 from yarrow.container.operators.registry import runs
 from yarrow.container.operators.sinks.print_sink import BulkRowOperator
 from yarrow.container.operators.sinks.sink_committing import END_OF_INPUT, PendingCommits, RetrySettings
@@ -50,6 +49,7 @@ from yarrow.runtime.snapshot.handles import OperatorStateMode
 
 if TYPE_CHECKING:
     from yarrow.container.operators.failed_records import FailedRecords
+    from yarrow.container.operators.limited_rate import LimitedRate
 
 #: Names of the operator's list states; part of the format of savepoints.
 COMMITTABLES = "sink-committables"
@@ -185,16 +185,29 @@ class SinkWritingOperator(BulkRowOperator, ColumnarOperator):
         self._send_ms: float | None = None
         #: Prepared at the end of the input; waits for a checkpoint.
         self._last: list[Any] = []
-        #: None until the operator is open.
+        #: It was opened, so that limits may come.
+        self._takes_shares = False
+        #: None = the sink has never had a limit.
         self._rate: LimitedRate | None = None
 
     # ------------------------------------------------------------------ life cycle
 
     def open(self) -> None:
         self._register_writer_metrics()
-        self._rate = LimitedRate(self.context)
+        self._takes_shares = True
+        if self.context.descriptor.spec.rate_limit.limits_something:
+            self._limited()
         self._restore()
         self._make_writer()
+
+    def _limited(self) -> LimitedRate:
+        """The rate of this subtask, from its first limit on."""
+        if self._rate is None:
+            # Imported late: most jobs have no limit.
+            from yarrow.container.operators.limited_rate import LimitedRate
+
+            self._rate = LimitedRate(self.context)
+        return self._rate
 
     def resume_finished(self) -> None:
         # The checkpoint after the end was complete; whether its commits were done is unknown.
@@ -333,8 +346,8 @@ class SinkWritingOperator(BulkRowOperator, ColumnarOperator):
     def _sending(self, rows: int) -> Iterator[None]:
         """Counts and times one call of the writer."""
         rate, writer = self._rate, self._writer
-        assert rate is not None and writer is not None
-        before = (writer.bytes_sent() or 0) if rate.counts_bytes else 0
+        assert writer is not None
+        before = (writer.bytes_sent() or 0) if rate is not None and rate.counts_bytes else 0
         started = perf_counter()
         try:
             yield
@@ -351,9 +364,9 @@ class SinkWritingOperator(BulkRowOperator, ColumnarOperator):
         self._use_permits(rate, writer, rows, before)
 
     @staticmethod
-    def _use_permits(rate: LimitedRate, writer: SinkWriter[Any], rows: int, bytes_before: int) -> None:
+    def _use_permits(rate: LimitedRate | None, writer: SinkWriter[Any], rows: int, bytes_before: int) -> None:
         """Takes the permits of rows that the writer has taken or refused."""
-        if rate.limits_something:
+        if rate is not None and rate.limits_something:
             rate.use(rows, (writer.bytes_sent() or 0) - bytes_before if rate.counts_bytes else 0)
 
     @property
@@ -361,8 +374,8 @@ class SinkWritingOperator(BulkRowOperator, ColumnarOperator):
         return None if self._rate is None else self._rate.permitted_rows
 
     def take_share(self, share: RateLimit) -> None:
-        if self._rate is not None:
-            self._rate.take_share(share)
+        if self._takes_shares:
+            self._limited().take_share(share)
 
     # ------------------------------------------------------------------ checkpoints
 

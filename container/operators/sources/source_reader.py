@@ -16,7 +16,6 @@ from yarrow.common.watermark_strategy import WatermarkStrategy
 from yarrow.container.codegen.user_functions import load_function
 from yarrow.container.operators.base import OperatorContext, TaskEnvironment, declared_type
 from yarrow.container.operators.event_time import HandedWatermark
-from yarrow.container.operators.limited_rate import LimitedRate
 from yarrow.container.operators.registry import runs
 from yarrow.container.operators.sources.carried_records import (
     CARRIED,
@@ -53,6 +52,7 @@ from yarrow.runtime.snapshot.handles import OperatorStateMode
 
 if TYPE_CHECKING:
     from yarrow.container.operators.error_bounds import ErrorBounds
+    from yarrow.container.operators.limited_rate import LimitedRate
 
 COORDINATOR = -1
 #: The most rows that an aligned source reads between two looks at its bound.
@@ -145,6 +145,8 @@ class ReadingSource(SourceHead):
         self._chain_waits = False
         #: The reader waits for permits of its rate limit.
         self._is_limited = False
+        #: None = the source has never had a limit.
+        self._rate: LimitedRate | None = None
         #: The reader knows which splits cannot be reached, and there was one at the last poll.
         self._tells_outages = False
         self._has_outage = False
@@ -184,7 +186,8 @@ class ReadingSource(SourceHead):
         mine = next((entry for entry in progress if entry[:2] == own), None)
         self._inbox = ReaderInbox(environment.restored.checkpoint_id, -1 if mine is None else mine[2])
         context = self._reader_context = ReaderContext(self.context, self._inbox)
-        self._rate = LimitedRate(self.context)
+        if self.context.descriptor.spec.rate_limit.limits_something:
+            self._limited()
         self.context.metric_group.gauge("numRecordsInErrors", lambda: self._errors)
         self._reader = source.create_reader(context)
         self._tells_outages = type(self._reader).unreachable_splits is not SourceReader.unreachable_splits
@@ -221,26 +224,37 @@ class ReadingSource(SourceHead):
             if not (self._source.blocking or self._in_columns):
                 # A source runs ahead of its bound by the rows of a poll.
                 max_rows = min(max_rows, ALIGNED_POLL_ROWS)
-        if not self._rate.limits_something:
+        rate = self._rate
+        if rate is None or not rate.limits_something:
             if self._is_limited:
                 self._limit(False)
             return self._taken(self._reader.poll(max_rows))
-        permitted = self._rate.permitted_rows
+        permitted = rate.permitted_rows
         self._limit(permitted == 0)
         if permitted == 0:
-            seconds = self._rate.seconds_to_wait
+            seconds = rate.seconds_to_wait
             return NothingAvailable(seconds if seconds < inf else None)
-        return self._poll_limited(self._reader, max_rows if permitted is None else min(max_rows, permitted))
+        most = max_rows if permitted is None else min(max_rows, permitted)
+        return self._poll_limited(rate, self._reader, most)
+
+    def _limited(self) -> LimitedRate:
+        """The rate of this subtask, from its first limit on."""
+        if self._rate is None:
+            # Imported late: most jobs have no limit.
+            from yarrow.container.operators.limited_rate import LimitedRate
+
+            self._rate = LimitedRate(self.context)
+        return self._rate
 
     def _poll_limited(
-        self, reader: SourceReader[Any, SourceSplit], max_rows: int
+        self, rate: LimitedRate, reader: SourceReader[Any, SourceSplit], max_rows: int
     ) -> SourceRecords | NothingAvailable | None:
-        counts = self._rate.counts_bytes
+        counts = rate.counts_bytes
         before = reader.bytes_read() if counts else 0
         found = self._taken(reader.poll(max_rows))
         if isinstance(found, SourceRecords):
             # A record that cannot be read was read, too.
-            self._rate.use(len(found.rows) + found.num_errors, reader.bytes_read() - before if counts else 0)
+            rate.use(len(found.rows) + found.num_errors, reader.bytes_read() - before if counts else 0)
         return found
 
     def _limit(self, limited: bool) -> None:
@@ -255,7 +269,7 @@ class ReadingSource(SourceHead):
 
     def take_share(self, share: RateLimit) -> None:
         if self._reader is not None:
-            self._rate.take_share(share)
+            self._limited().take_share(share)
 
     def _taken(
         self, records: SourceRecords | NothingAvailable | None
@@ -314,7 +328,7 @@ class ReadingSource(SourceHead):
     def next_timer(self) -> int | None:
         emission = super().next_timer()
         report = None if self._alignment is None else self._alignment.next_report()
-        look = self._rate.seconds_to_look
+        look = None if self._rate is None else self._rate.seconds_to_look
         if look is not None:
             # A millisecond later, since the clock of timers is coarser than that of permits.
             look = self.context.environment.clock.epoch_ms() + 1 + int(1000 * look)
@@ -324,7 +338,8 @@ class ReadingSource(SourceHead):
         yield from super().fire_timers(now, deadline)
         if self._alignment is not None:
             self._alignment.report_if_due(now)
-        self._rate.look()
+        if self._rate is not None:
+            self._rate.look()
 
     def begin_time(self) -> None:
         if self._alignment is not None:
@@ -457,7 +472,8 @@ class ReadingSource(SourceHead):
 
     def finish(self) -> None:
         self._ended = True
-        self._rate.ended()
+        if self._rate is not None:
+            self._rate.ended()
         self._reader_context.send("finished")
 
     def stopped(self) -> None:
