@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, BinaryIO, Generic, Self, TypeVar
 
 from yarrow.common.typeinfo import TypeInformation, Types
 from yarrow.common.types import Row
-from yarrow.common.values.kept_schema import KeptSchema
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from yarrow.common.values.kept_schema import KeptSchema
 
 __all__ = [
     "BulkWriter",

@@ -20,12 +20,12 @@ from yarrow.common.values.delivery import KeptBy as KeptBy
 from yarrow.common.values.delivery import Replay as Replay
 from yarrow.common.values.delivery import SinkDelivery
 from yarrow.common.values.error_handling import FAILING, ErrorHandling
-from yarrow.common.values.kept_schema import KeptSchema
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from yarrow.common.typeinfo import TypeInformation
+    from yarrow.common.values.kept_schema import KeptSchema
     from yarrow.common.watermark_strategy import WatermarkStrategy
     from yarrow.datastream.connectors.dead_letters import DeadLetter
 

@@ -52,7 +52,7 @@ _TEMPLATE = "from yarrow.container.launch.template import preload; preload('yarr
 _MODULES = {"client": 406, "supervisor": 177, "template": 365}
 #: Most dataclasses among them. The decorator compiles up to eight functions, 0.5 ms a class. A class that is no part of
 #: the API, and of no stored state, is a msgspec.Struct, which is made ten times as fast.
-_DATACLASSES = {"client": 49, "supervisor": 10, "template": 25}
+_DATACLASSES = {"client": 46, "supervisor": 10, "template": 24}
 #: Modules that each kind of TaskExecutor has at its fork, and its template does without.
 _FORKING = ("yarrow.container.launch.forked_template", "yarrow.container.process")
 #: Most modules that TaskExecutor and template load each for itself after the fork.
