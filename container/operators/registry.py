@@ -91,7 +91,8 @@ def build_operator(descriptor: OperatorDescriptor, *, bounded: bool = False) -> 
     elif bounded:
         descriptor = msgspec.structs.replace(descriptor, spec=descriptor.spec.for_bounded_input)
     operator = operator_class(descriptor.spec).of(descriptor)
-    if descriptor.errors.policy is not ErrorPolicy.FAIL:
+    # The readers of a source treat errors by themselves.
+    if descriptor.errors.policy is not ErrorPolicy.FAIL and not descriptor.spec.is_source:
         # Most processes have no such operator.
         from yarrow.container.operators.failed_records import FailedRecords
 

@@ -1,14 +1,17 @@
 """Plans as JSON in Flink's two shapes: the execution plan of a StreamGraph, the plan of a JobGraph.
 
 Owner: none; pure. Beyond Flink's fields, `stream_kind` of an input says whether it has rows or columns. `claim` says
-what holds of the records of a source or sink after a failure.
+what holds of the records of a source or sink after a failure. `on_error` says what an operator does with a record at
+which it fails, and who reads its dead letters.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
+from yarrow.common.values.error_handling import ErrorHandling, ErrorPolicy
+from yarrow.datastream.connectors.dead_letters import DEAD_LETTERS
 from yarrow.runtime.graph.job_graph import (
     JobEdge,
     JobGraph,
@@ -29,10 +32,14 @@ _ESCAPES: Final = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&
 
 def execution_plan(graph: StreamGraph) -> dict[str, Any]:
     """Every operator before chaining: the result of `get_execution_plan`."""
-    return {"nodes": [_stream_node(node) for node in sorted(graph.nodes.values(), key=lambda node: node.id)]}
+    return {
+        "nodes": [
+            _stream_node(node, graph) for node in sorted(graph.nodes.values(), key=lambda node: node.id)
+        ]
+    }
 
 
-def _stream_node(node: StreamNode) -> dict[str, Any]:
+def _stream_node(node: StreamNode, graph: StreamGraph) -> dict[str, Any]:
     described: dict[str, Any] = {
         "id": node.id,
         "type": node.name,
@@ -40,6 +47,7 @@ def _stream_node(node: StreamNode) -> dict[str, Any]:
         "contents": node.description or node.name,
         "parallelism": node.parallelism,
         **_claim(node.claim),
+        **_on_error(node.errors, _readers_of_letters(node, graph)),
     }
     edges = node.in_edges
     return _with_predecessors(
@@ -59,6 +67,7 @@ def execution_plan_of_job(graph: JobGraph) -> dict[str, Any]:
             "contents": operator.description or operator.name,
             "parallelism": vertex.parallelism,
             **_claim(operator.claim),
+            **_on_error(operator.errors, _targets_of_letters(graph, vertex, operator)),
         }
         nodes.append(_with_predecessors(node, reads))
     return {"nodes": nodes}
@@ -90,6 +99,7 @@ def stream_graph_of_job(graph: JobGraph) -> dict[str, Any]:
                 "job_vertex_id": vertex.id,
                 "inputs": inputs,
                 **_claim(escaped(operator.claim)),
+                **_on_error(operator.errors, map(escaped, _targets_of_letters(graph, vertex, operator))),
             }
         )
     return {"nodes": nodes}
@@ -97,6 +107,40 @@ def stream_graph_of_job(graph: JobGraph) -> dict[str, Any]:
 
 def _claim(claim: str) -> dict[str, str]:
     return {"claim": claim} if claim else {}
+
+
+def _on_error(errors: ErrorHandling, targets: Iterable[str]) -> dict[str, str]:
+    """What an operator does with a record at which it fails, where that is not to fail the job."""
+    if errors.policy is ErrorPolicy.FAIL:
+        return {}
+    parts = [errors.policy.value]
+    if errors.policy is ErrorPolicy.DEAD_LETTER:
+        parts[0] += f" to {', '.join(targets) or 'nobody'}"
+    if errors.max_per_minute is not None:
+        parts.append(f"at most {errors.max_per_minute} a minute in each subtask")
+    if errors.max_share is not None:
+        parts.append(f"at most a share of {errors.max_share:g}")
+    return {"on_error": "; ".join(parts)}
+
+
+def _readers_of_letters(node: StreamNode, graph: StreamGraph) -> list[str]:
+    return [graph.nodes[edge.target].name for edge in node.out_edges if edge.side_output == DEAD_LETTERS]
+
+
+def _targets_of_letters(graph: JobGraph, vertex: JobVertex, operator: OperatorDescriptor) -> list[str]:
+    """The names of the operators that read the dead letters of one."""
+    index = vertex.operators.index(operator)
+    chained = [
+        vertex.operators[call.target].name
+        for call in vertex.chained_edges
+        if call.source == index and call.side_output == DEAD_LETTERS
+    ]
+    heads = [
+        graph.vertex(edge.target).head.name
+        for edge in graph.edges
+        if (edge.source, edge.source_operator, edge.side_output) == (vertex.id, index, DEAD_LETTERS)
+    ]
+    return chained + heads
 
 
 #: One input of an operator: number of the producer, ship strategy, rows or columns, and how the result is
@@ -174,6 +218,17 @@ def job_plan(graph: JobGraph) -> dict[str, Any]:
         ]
         if claims:
             node["claims"] = claims
+        handlings = [
+            {"operator": escaped(operator.name), **handling}
+            for operator in vertex.operators
+            if (
+                handling := _on_error(
+                    operator.errors, map(escaped, _targets_of_letters(graph, vertex, operator))
+                )
+            )
+        ]
+        if handlings:
+            node["error_handling"] = handlings
         nodes.append(node)
     return {"jid": graph.job_id, "name": graph.name, "type": "STREAMING", "nodes": nodes}
 

@@ -15,6 +15,7 @@ from yarrow.datastream import (
     OutputTag,
     ProcessFunction,
     RuntimeContext,
+    StreamExecutionEnvironment,
     ValueStateDescriptor,
 )
 from yarrow.datastream.connectors import DeadLetter
@@ -22,6 +23,7 @@ from yarrow.datastream.connectors.dead_letters import RECORD_PICKLED, RECORD_SHO
 from yarrow.runtime.common.errors import InvalidProgramError
 from yarrow.runtime.data.keys import encode_key
 from yarrow.runtime.data.serializers.serializers import serializer_for
+from yarrow.runtime.graph.plan import execution_plan, execution_plan_of_job
 from yarrow.testing.operator_harness import FragmentFailedError, OperatorHarness
 
 ODD = [1, 3, 5, 7, 9]
@@ -227,3 +229,25 @@ def test_what_cannot_leave_out_a_record_is_refused_when_it_is_built() -> None:
     refused(lambda s: s.map(str).dead_letters(), r"makes no dead letters. Call on_error\(\"dead_letter\"\)")
     with pytest.raises(ValueError, match="on_error takes"):
         OperatorHarness(lambda s: s.map(str).on_error("ignore"))
+
+
+def test_plans_show_the_handling_and_who_reads_the_letters() -> None:
+    env = StreamExecutionEnvironment.get_execution_environment()
+    env.set_parallelism(1)
+    made = env.from_sequence(1, 9).map(fails_at_even, Types.LONG()).name("the map")
+    made = made.on_error("dead_letter", max_per_minute=5, max_share=0.25)
+    made.filter(bool).name("the filter").on_error("skip").print()
+    made.dead_letters().map(lambda letter: letter.error).name("<letters>").print()
+    said = {
+        "the map": "dead_letter to {}; at most 5 a minute in each subtask; at most a share of 0.25",
+        "the filter": "skip",
+    }
+    plain = {name: text.format("<letters>") for name, text in said.items()}
+    plan = execution_plan(env.get_stream_graph(clear_transformations=False))
+    assert {node["type"]: node["on_error"] for node in plan["nodes"] if "on_error" in node} == plain
+    graph = env.get_job_graph()
+    nodes = execution_plan_of_job(graph)["nodes"]
+    assert {node["type"]: node["on_error"] for node in nodes if "on_error" in node} == plain
+    shown = {name: text.format("&lt;letters&gt;") for name, text in said.items()}
+    of_vertices = [entry for node in graph.plan["nodes"] for entry in node.get("error_handling", ())]
+    assert {entry["operator"]: entry["on_error"] for entry in of_vertices} == shown

@@ -253,7 +253,9 @@ class StreamExecutionEnvironment(EnvironmentSettings):
             declared_replay=source.replay,
             knows_bytes=source.counts_bytes,
         )
-        made = self.graph_builder.source(name, spec, blocking=declares_blocking(source), **settings)
+        made = self.graph_builder.source(
+            name, spec, blocking=declares_blocking(source), errors=source.errors, **settings
+        )
         if source.boundedness is Boundedness.CONTINUOUS_UNBOUNDED:
             self._unbounded[made.id] = name
         else:

@@ -110,10 +110,20 @@ class PlanClaim(RestModel):
     claim: str
 
 
+class PlanErrorHandling(RestModel):
+    """What an operator does with a record at which it fails, with its bounds and who reads its dead letters.
+
+    Yarrow's own.
+    """
+
+    operator: str
+    on_error: str
+
+
 class PlanNode(RestModel):
     """A vertex of the plan.
 
-    Yarrow's own: `claims` of the sources and sinks in it.
+    Yarrow's own: `claims` of the sources and sinks in it, and `error_handling` of operators that leave out records.
     """
 
     id: str
@@ -124,6 +134,7 @@ class PlanNode(RestModel):
     optimizer_properties: RawJson = Field(default_factory=dict)
     inputs: list[PlanInput] = Field(default_factory=list)
     claims: list[PlanClaim] = Field(default_factory=list)
+    error_handling: list[PlanErrorHandling] = Field(default_factory=list)
 
 
 class Plan(RestModel):

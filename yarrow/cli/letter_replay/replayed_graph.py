@@ -77,6 +77,9 @@ def feed(
     for node in sources:
         graph.add_edge(_edge(node, counts, None, REPLAYED_LETTERS))
     for node in program:
+        if node.spec.is_source:
+            # Its readers treat errors; the source of its letters counts them.
+            continue
         if node.errors.policy is ErrorPolicy.SKIP:
             node.errors = node.errors._replace(policy=ErrorPolicy.DEAD_LETTER)
         if node.errors.policy is ErrorPolicy.DEAD_LETTER:
