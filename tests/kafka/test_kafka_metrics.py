@@ -128,7 +128,8 @@ def test_offsets_commits_and_clients_are_seen_by_rest(
         rates = [
             f"{reader}.KafkaConsumer.{name}" for name in ("records-consumed-rate", "bytes-consumed-rate")
         ]
-        assert set(rates) <= metrics.of("Source__words").keys()
+        # A client tells a rate with its second statistics.
+        wait_until(lambda: set(rates) <= metrics.of("Source__words").keys())
         holds(
             metrics,
             "Sink__Writer",
