@@ -156,8 +156,9 @@ class _Trial:
         finally:
             master.close()
         self._feed(_PORTION)
-        # As a master that takes over: the same job goes on from its last completed checkpoint.
-        restored = {SAVEPOINT_PATH.key: newest_checkpoint(checkpoints)}
+        # As a master that takes over: the same job goes on from its last completed checkpoint, or begins anew.
+        newest = newest_checkpoint(checkpoints)
+        restored = {} if newest is None else {SAVEPOINT_PATH.key: newest}
         graph = graph_of(self._cluster, self._connector, self._folder / "checkpoints-of-successor", restored)
         self._run(msgspec.structs.replace(graph, job_id=first.job_id)).until_completed()
 

@@ -85,16 +85,14 @@ class MasterProcess:
             raise ConnectorCheckError(f"processes outlive their killed master: {alive}")
 
 
-def newest_checkpoint(folder: Path) -> str:
-    """The path of the last completed checkpoint below a folder. Raises ConnectorCheckError if there is none."""
+def newest_checkpoint(folder: Path) -> str | None:
+    """The path of the last completed checkpoint below a folder; None if no checkpoint was completed."""
     found = {
         int(match[1]): path.parent
         for path in folder.rglob("_metadata")
         if (match := _CHECKPOINT.fullmatch(path.parent.name))
     }
-    if not found:
-        raise ConnectorCheckError(f"no completed checkpoint lies in {folder}")
-    return str(found[max(found)])
+    return str(found[max(found)]) if found else None
 
 
 def main() -> None:
