@@ -24,6 +24,8 @@ from yarrow.datastream.connectors.kafka import (
     KafkaSinkBuilder,
     KafkaSource,
 )
+from yarrow.datastream.connectors.letter_replay.letters_source import LettersSource, LetterTarget
+from yarrow.datastream.connectors.letter_replay.silent_source import SilentSource
 from yarrow.datastream.connectors.number_seq import NumberSequenceSource
 from yarrow.datastream.connectors.socket.socket_text_source import SocketTextSource
 from yarrow.datastream.program.delivery_rules import (
@@ -94,6 +96,10 @@ def sources() -> dict[str, Source[Any, Any] | OperatorSpec]:
         .set_kafka_metadata_service(YamlFileMetadataService("streams.yaml"))
         .set_value_only_deserializer(SimpleStringSchema())
         .build(),
+        "letters that `replay-dead-letters` feeds: `LettersSource`": LettersSource(
+            files, LetterTarget("uid", 0)
+        ),
+        "sources that are silent in a replay: `SilentSource`": SilentSource(),
         "`HybridSource` of files and numbers": HybridSource.builder(files).add_source(numbers).build(),
         "`HybridSource` of files and a socket": HybridSource.builder(files).add_source(socket).build(),
         "socket: `SocketTextSource`": socket,
