@@ -38,8 +38,6 @@ class ConfluentRegistryJsonDeserializationSchema(DeserializationSchema[Any], Kee
     Made by `for_generic` and `for_row_type_info`.
     """
 
-    makes_new_rows = True
-
     @staticmethod
     def for_generic(
         schema: str | RegistrySubject,
@@ -125,6 +123,12 @@ class ConfluentRegistryJsonDeserializationSchema(DeserializationSchema[Any], Kee
     def adds_columns(self) -> bool:
         """Whether records get the fields that only their writer's schema has."""
         return self._state[3] is SchemaEvolution.ADD_COLUMNS
+
+    @property
+    def makes_new_rows(self) -> bool:
+        """True: decoded values are new."""
+        # A class of the user's may keep them.
+        return type(self) is ConfluentRegistryJsonDeserializationSchema
 
     def deserialize(self, message: bytes) -> Any:
         """Return the record.

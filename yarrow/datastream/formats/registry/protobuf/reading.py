@@ -34,8 +34,6 @@ class ConfluentRegistryProtobufDeserializationSchema(DeserializationSchema[Any],
     Made by `for_generic` and `for_row_type_info`.
     """
 
-    makes_new_rows = True
-
     @staticmethod
     def for_generic(
         message_type: ProtobufType | RegistrySubject,
@@ -93,6 +91,12 @@ class ConfluentRegistryProtobufDeserializationSchema(DeserializationSchema[Any],
     def adds_columns(self) -> bool:
         """Whether records get the fields that only their writer's schema has."""
         return self._state[3] is SchemaEvolution.ADD_COLUMNS
+
+    @property
+    def makes_new_rows(self) -> bool:
+        """True: decoded values are new."""
+        # A class of the user's may keep them.
+        return type(self) is ConfluentRegistryProtobufDeserializationSchema
 
     def deserialize(self, message: bytes) -> Any:
         """Return the record.
