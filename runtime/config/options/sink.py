@@ -22,6 +22,6 @@ COMMITTER_RETRY_DELAY: Final = option(
     "sink.committer.retry-delay",
     duration("ms", "100 ms", Duration(1)),
     "100 ms",
-    "Time before a failed commit is tried again; it doubles with each further try, up to 10 s. Each is shortened by chance, "
-    "at most to the half. Yarrow's own option.",
+    "Time before a failed commit is tried again; it doubles with each further try, up to 10 s. Each is shortened by "
+    "chance, at most to the half. Yarrow's own option.",
 )
