@@ -11,6 +11,7 @@ from typing import Final
 
 from yarrow.datastream.formats.avro_resolution import differing_meaning
 from yarrow.datastream.formats.avro_schema import AvroType
+from yarrow.datastream.formats.registry.compared_pairs import ComparedPairs
 
 #: Stored type of a writer -> the types as which it can be read.
 _PROMOTED: Final = {
@@ -45,20 +46,20 @@ class _Faults:
     """One comparison of two schemas, which may contain themselves."""
 
     def __init__(self) -> None:
-        self._seen: set[tuple[int, int]] = set()
+        self._pairs = ComparedPairs()
 
     def between(self, written: AvroType, declared: AvroType, path: str) -> str | None:
         """The first fault at a path or below."""
         pair = id(written), id(declared)
-        if pair in self._seen:
-            return None
-        self._seen.add(pair)
+        return self._pairs.fault(pair, lambda: self._compared(written, declared, path))
+
+    def _compared(self, written: AvroType, declared: AvroType, path: str) -> str | None:
         if written.kind == "union":
             faults = [self.between(part, declared, path) for part in written.parts]
             # A record may have a branch that can be read.
             return faults[0] if faults and all(fault is not None for fault in faults) else None
         if declared.kind == "union":
-            if any(_Faults().between(written, part, path) is None for part in declared.parts):
+            if any(self.between(written, part, path) is None for part in declared.parts):
                 return None
             kinds = ", ".join(_shown(part) for part in declared.parts)
             return _fault(path, f"the writer's {_shown(written)} is none of the reader's types {kinds}")

@@ -92,3 +92,55 @@ def test_fields_of_the_writer_alone_are_found() -> None:
     assert new_fields(schema(record("int")).root, schema(record("int") | {"fields": []}).root) == ["x"]
     renamed = {"type": "record", "name": "R", "fields": [{"name": "y", "type": "int", "aliases": ["x"]}]}
     assert new_fields(schema(record("int")).root, schema(renamed).root) == []
+
+
+def node(*fields: Any, own: Any = "int", **parts: Any) -> dict[str, Any]:
+    """A record that contains itself."""
+    kept = [{"name": "next", "type": ["null", "Node"]}, {"name": "v", "type": own}, *fields]
+    return {"type": "record", "name": "Node", "fields": kept, **parts}
+
+
+@pytest.mark.parametrize(
+    "declared",
+    [node(doc="a list"), node(own="long"), node({"name": "more", "type": "int", "default": 7})],
+)
+def test_a_record_that_contains_itself_is_read(declared: Any) -> None:
+    writer, reader = schema(node()), schema(declared)
+    assert fault_of(writer.root, reader.root) is None
+    stream = io.BytesIO()
+    fastavro.schemaless_writer(stream, writer.parsed, {"next": {"next": None, "v": 2}, "v": 1})
+    stream.seek(0)
+    found: Any = fastavro.schemaless_reader(stream, writer.parsed, reader.parsed)
+    assert (found["v"], found["next"]["v"]) == (1, 2)
+
+
+def test_a_fault_within_a_record_that_contains_itself_names_the_field() -> None:
+    found = fault_of(schema(node(own="string")).root, schema(node()).root)
+    assert found == "field 'v': the writer's string cannot be read as int"
+
+
+def test_a_record_that_cannot_be_read_is_refused_wherever_a_schema_names_it() -> None:
+    """Null of the union fits, so only the second place of S tells the fault."""
+
+    def holder(kind: str) -> AvroSchema:
+        inner = record(kind) | {"name": "S"}
+        fields = [{"name": "a", "type": ["null", inner]}, {"name": "b", "type": "S"}]
+        return schema({"type": "record", "name": "R", "fields": fields})
+
+    found = fault_of(holder("string").root, holder("int").root)
+    assert found is not None and "the writer's string cannot be read as int" in found
+    assert fault_of(holder("int").root, holder("long").root) is None
+
+
+def test_what_fits_only_beside_a_record_that_does_not_fit_is_a_fault() -> None:
+    """B fits as long as A does, and A does not."""
+
+    def holder(kind: str) -> AvroSchema:
+        back = {"type": "record", "name": "B", "fields": [{"name": "a", "type": "A"}]}
+        fields = [{"name": "b", "type": back}, {"name": "x", "type": kind}]
+        first = {"type": "record", "name": "A", "fields": fields}
+        parts = [{"name": "either", "type": ["null", first]}, {"name": "b", "type": "B"}]
+        return schema({"type": "record", "name": "R", "fields": parts})
+
+    assert fault_of(holder("string").root, holder("int").root) is not None
+    assert fault_of(holder("int").root, holder("int").root) is None
