@@ -23,7 +23,10 @@ from yarrow.datastream.connectors.kafka.cluster.kafka_errors import (
 )
 from yarrow.datastream.connectors.kafka.cluster.topic_partition import KafkaTopicPartition
 from yarrow.datastream.connectors.kafka.reading.kafka_enumerator import KafkaSourceEnumerator
-from yarrow.datastream.connectors.kafka.reading.partition_assignment import KafkaEnumeratorState
+from yarrow.datastream.connectors.kafka.reading.partition_assignment import (
+    KafkaEnumeratorState,
+    PartitionAssignment,
+)
 from yarrow.datastream.connectors.kafka.reading.partition_events import (
     ClusterMoved,
     PartitionMissing,
@@ -248,6 +251,11 @@ class DynamicKafkaEnumerator(SplitEnumerator[KafkaPartitionSplit]):
         for name, cluster in self._clusters.items():
             if chosen := [split for split in splits if split.cluster == name]:
                 cluster.enumerator.add_splits_back(chosen, subtask)
+        for name, state in self._waiting.items():
+            if chosen := [split for split in splits if split.cluster == name]:
+                assignment = PartitionAssignment(state)
+                assignment.take_back(chosen)
+                self._waiting[name] = assignment.state()
 
     def handle_source_event(self, subtask: int, event: Any) -> None:
         """Look at the cluster of a partition that a reader misses."""

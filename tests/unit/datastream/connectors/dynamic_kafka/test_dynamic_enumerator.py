@@ -238,6 +238,32 @@ def test_the_errors_of_a_cluster_that_is_not_active_let_it_rest(topics: Topics) 
     assert ids(context) == ["east/t-0", "west/t-0"]
 
 
+def test_splits_that_come_back_while_their_cluster_rests_are_read_again(topics: Topics) -> None:
+    told = Told(east=["t"], west=["t"])
+    enumerator, context = started(told, **DISCOVERING, partition_discovery_interval_ms=1000)
+    given, context.assigned = context.assigned, []
+    told.inactive.add("west")
+    topics["west:1"] = KafkaTopicMissingError("its topics are moved away")
+    context.pass_time()
+    enumerator.add_splits_back(given, 0)
+    assert ids(context) == ["east/t-0"]
+    topics["west:1"] = {"t": 1}
+    context.pass_time()
+    assert context.assigned == given
+
+
+def test_splits_that_come_back_before_the_service_answers_are_read_again(topics: Topics) -> None:
+    told = Told(east=["t"])
+    first, context = started(told)
+    given, state = context.assigned, as_stored(first.snapshot_state(1))
+    told.failure = ValueError("no answer")
+    enumerator, context = started(told, state, **FAILING_ONCE)
+    enumerator.add_splits_back(given, 0)
+    told.failure = None
+    context.pass_time()
+    assert context.assigned == given
+
+
 def test_what_the_job_names_must_exist_at_its_start(topics: Topics, caplog: pytest.LogCaptureFixture) -> None:
     with pytest.raises(KafkaTopicMissingError, match="cluster east: topic later does not exist"):
         started(Told(east=["later"]))

@@ -209,6 +209,8 @@ class KafkaSourceEnumerator(SplitEnumerator[KafkaPartitionSplit]):
             self._remove(removed, topics)
         if changes.new and not self.is_complete:
             self._add(changes.new, is_first=is_first)
+        # Splits of a restored state wait, too, where the enumerator begins beside readers that have registered.
+        self._give_all()
         self._assignment.note_ids(ids)
         self._assignment.initial_discovery_done = True
         if is_whole:
@@ -287,7 +289,6 @@ class KafkaSourceEnumerator(SplitEnumerator[KafkaPartitionSplit]):
             )
             for place in partitions
         )
-        self._give_all()
 
     def _is_of_added_topic(self, place: KafkaTopicPartition) -> bool:
         """True if a metadata service has added the topic, which then begins as it would at the job's start."""
