@@ -200,10 +200,12 @@ class DynamicKafkaEnumerator(SplitEnumerator[KafkaPartitionSplit]):
 
         state = self._waiting.pop(name, None)
         context = _ClusterContext(self._context, guarded, self._tell_if_complete)
-        enumerator = KafkaSourceEnumerator(context, settings, state)
+        # Only the cluster itself tells which of its former partitions it still has.
+        removed = {place for place in self._removed if place.cluster == name}
+        self._removed -= removed
+        enumerator = KafkaSourceEnumerator(context, settings, state, removed)
         if self._has_asked:
             _LOG.info("Kafka: cluster %s is read from now on", name)
-        self._removed = {place for place in self._removed if place.cluster != name}
         self._clusters[name] = _Cluster(settings, enumerator)
         is_running = self._has_asked or self._is_restored
         guarded(enumerator.start_in_running_job if is_running else enumerator.start)

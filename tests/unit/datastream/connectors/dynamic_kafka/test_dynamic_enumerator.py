@@ -200,6 +200,21 @@ def test_a_cluster_that_is_told_no_more_is_released_also_behind_a_restore(
         started(told, state, bounded=True)
 
 
+def test_a_reader_hears_what_a_cluster_lacks_that_has_gone_and_come_back(topics: Topics) -> None:
+    told = Told(east=["t", "u"], west=["t"])
+    enumerator, context = started(told, **DISCOVERING)
+    told.clusters = {"east": ["t"], "west": ["t"]}
+    context.pass_time()
+    told.clusters = {"west": ["t"]}
+    context.pass_time()
+    told.clusters = {"east": ["u"], "west": ["t"]}
+    context.pass_time()
+    assert ids(context) == ["east/t-0", "east/u-0", "west/t-0", "east/u-0"]
+    context.removed = []
+    enumerator.add_reader(0)
+    assert context.removed == ["east/t-0"]
+
+
 def test_readers_hear_that_a_cluster_is_reached_in_another_way(topics: Topics) -> None:
     told = Told(east=["t"], west=["t"])
     _, context = started(told, **DISCOVERING)

@@ -50,7 +50,9 @@ class KafkaSourceEnumerator(SplitEnumerator[KafkaPartitionSplit]):
         context: SplitEnumeratorContext[KafkaPartitionSplit],
         settings: KafkaSourceSettings,
         restored: KafkaEnumeratorState | None,
+        removed: Collection[KafkaTopicPartition] = (),
     ) -> None:
+        """`removed` = partitions of the cluster that had gone before, which readers may still hold."""
         self._context = context
         self._settings = settings
         self._assignment = PartitionAssignment(restored)
@@ -64,7 +66,7 @@ class KafkaSourceEnumerator(SplitEnumerator[KafkaPartitionSplit]):
         #: This enumerator has seen the cluster; what the program reads may have changed since the checkpoint.
         self._has_looked = False
         #: Partitions that have gone: a reader that goes back to an older checkpoint may still hold them.
-        self._removed: set[KafkaTopicPartition] = set()
+        self._removed = set(removed)
         self._closed = False
 
     def start(self) -> None:
@@ -92,7 +94,7 @@ class KafkaSourceEnumerator(SplitEnumerator[KafkaPartitionSplit]):
         self._look_until_answered()
 
     def release(self) -> tuple[KafkaTopicPartition, ...]:
-        """Release all partitions, since the cluster is read no more, and end. Returns them."""
+        """Release all partitions, since the cluster is read no more, and end. Returns all that have gone."""
         partitions = self._assignment.state().known
         if partitions:
             _LOG.warning(
@@ -102,14 +104,19 @@ class KafkaSourceEnumerator(SplitEnumerator[KafkaPartitionSplit]):
             )
             self._tell_removed(partitions)
         self.close()
-        return partitions
+        return self.removed
+
+    @property
+    def removed(self) -> tuple[KafkaTopicPartition, ...]:
+        """The partitions that have gone and were not found again."""
+        return tuple(sorted(self._removed))
 
     # ------------------------------------------------------------------ readers
 
     def add_reader(self, subtask: int) -> None:
         """Give a reader its partitions, and tell it which have gone."""
         if self._removed:
-            self._context.send_event_to_reader(subtask, SplitsRemoved(tuple(sorted(self._removed))))
+            self._context.send_event_to_reader(subtask, SplitsRemoved(self.removed))
         self._serve(subtask)
 
     def handle_split_request(self, subtask: int, host: str | None) -> None:

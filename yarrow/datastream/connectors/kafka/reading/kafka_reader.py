@@ -185,9 +185,18 @@ class KafkaSourceReader(SourceReader[Any, KafkaPartitionSplit]):
         self._fetchers.start()
 
     def add_splits(self, splits: Sequence[KafkaPartitionSplit]) -> None:
-        """Read partitions, too."""
+        """Read partitions, too. One that is open begins anew at the position of its new split.
+
+        A partition that was removed and found again since the reader's checkpoint comes as a new split, while the
+        reader goes on with the former one. Where the enumerator has it begin is what counts.
+        """
+        if former := [split.topic_partition for split in splits if split.split_id in self._open]:
+            self._fetchers.release(former)
         added: list[AssignedPartition] = []
         for split in splits:
+            if split.split_id in self._finished:
+                # Its former end must not be told behind the first rows of the new split.
+                self._finished.remove(split.split_id)
             found = self._open[split.split_id] = _OpenPartition(split)
             if split.is_complete:
                 self._end(split)
