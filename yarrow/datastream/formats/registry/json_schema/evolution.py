@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from yarrow.datastream.formats.registry.compared_pairs import ComparedPairs
 from yarrow.datastream.formats.registry.json_schema.shapes import JsonShape, readable_kinds
 
 _NULL = frozenset({"null"})
@@ -28,14 +29,14 @@ class _Faults:
     """One comparison of two shapes, which may contain themselves."""
 
     def __init__(self) -> None:
-        self._seen: set[tuple[int, int]] = set()
+        self._pairs = ComparedPairs()
 
     def between(self, written: JsonShape, declared: JsonShape, path: str) -> str | None:
         """The first fault at a path or below."""
         pair = id(written), id(declared)
-        if pair in self._seen:
-            return None
-        self._seen.add(pair)
+        return self._pairs.fault(pair, lambda: self._compared(written, declared, path))
+
+    def _compared(self, written: JsonShape, declared: JsonShape, path: str) -> str | None:
         readable = readable_kinds(written.kinds, declared.kinds)
         # A field that may be null holds other values as a rule, so these must be readable.
         if not (readable - _NULL if written.kinds - _NULL else readable):
@@ -54,7 +55,8 @@ class _Faults:
                 fault = self.between(known, part, inner)
                 if fault is not None:
                     return fault
-        for name in sorted(declared.required):
+        # A schema may require a field that its properties do not name.
+        for name in sorted(declared.required - written.required):
             if name not in written.properties and written.rest is None:
                 inner = f"{path}.{name}" if path else name
                 return _fault(inner, "the writer's schema lacks it, and the reader's requires it")

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
+from yarrow.datastream.formats.registry.chosen_schema import ReaderChoice
 from yarrow.datastream.formats.registry.errors import RegistryMessageError
 from yarrow.datastream.formats.registry.evolution import SchemaEvolution
 from yarrow.datastream.formats.registry.json_schema.document import JsonDocument, path_of
@@ -36,10 +37,13 @@ class JsonMessages:
         self,
         settings: RegistrySettings,
         reader: JsonShape,
+        choice: ReaderChoice | None,
         evolution: SchemaEvolution,
         validates: bool,
     ) -> None:
         self._reader = reader
+        #: The schema of the reader; None = a declared type.
+        self._choice = choice
         self._evolution = evolution
         self._validates = validates
         self._writers = WriterSchemas(settings)
@@ -92,14 +96,19 @@ class JsonMessages:
             written = shape_of_document(document)
         except InvalidProgramError as error:
             return self._refusing(schema_id, str(error))
-        if (fault := fault_of(written, self._reader)) is not None:
+        own = self._choice
+        is_own = own is not None and (own.text, own.referred) == (schema.text, schema.referred)
+        if not is_own and (fault := self._fault(written)) is not None:
             return self._refusing(schema_id, fault)
-        if self._evolution is SchemaEvolution.FAIL and (added := new_fields(written, self._reader)):
-            return self._refusing(
-                schema_id,
-                f'field {added[0]!r}: the reader\'s schema does not know it, and evolution is "fail"',
-            )
         return self._validating(schema_id, document.validator()) if self._validates else None
+
+    def _fault(self, written: JsonShape) -> str | None:
+        """Why the reader does not read messages of another schema; None = it does."""
+        if (fault := fault_of(written, self._reader)) is not None:
+            return fault
+        if self._evolution is SchemaEvolution.FAIL and (added := new_fields(written, self._reader)):
+            return f'field {added[0]!r}: the reader\'s schema does not know it, and evolution is "fail"'
+        return None
 
     def _refusing(self, schema_id: int, fault: str) -> Check:
         """The check of messages none of which can be read."""

@@ -100,8 +100,8 @@ class ConfluentRegistryJsonDeserializationSchema(DeserializationSchema[Any], Kee
 
     @cached_property
     def _messages(self) -> JsonMessages:
-        settings, _, _, evolution, validates = self._state
-        return JsonMessages(settings, self._shape, evolution, validates)
+        settings, choice, _, evolution, validates = self._state
+        return JsonMessages(settings, self._shape, choice, evolution, validates)
 
     @cached_property
     def _decode(self) -> Callable[[bytes], Any]:

@@ -15,6 +15,8 @@ from yarrow.datastream.formats.registry.json_schema.shapes import (
     shape_of_document,
     shape_of_type,
 )
+from yarrow.datastream.formats.registry.json_schema.writing import ConfluentRegistryJsonSerializationSchema
+from yarrow.datastream.formats.registry.registered_schema import JSON, RegisteredSchema
 
 _TREE = {"properties": {"x": {"type": "integer"}, "next": {"$ref": "#"}}}
 
@@ -56,6 +58,8 @@ def row(kind: TypeInformation) -> JsonShape:
         (of(of("integer")), row(Types.MAP(Types.STRING(), Types.LONG()))),
         (of("integer"), shape(of("number", required=["x"]))),
         (_TREE, shape(_TREE)),
+        (of("integer", required=["x", "y"]), shape(of("integer", required=["x", "y"]))),
+        ({"allOf": [of("integer")], "required": ["y"]}, shape({"type": "object", "required": ["y"]})),
     ],
 )  # fmt: skip
 def test_what_can_be_read(written: Any, declared: JsonShape) -> None:
@@ -83,6 +87,28 @@ def test_what_can_be_read(written: Any, declared: JsonShape) -> None:
 def test_what_cannot_be_read_names_the_field(written: Any, declared: JsonShape, fault: str) -> None:
     found = fault_of(shape(written), declared)
     assert found is not None and found.startswith(fault)
+
+
+def test_a_shape_that_cannot_be_read_is_a_fault_wherever_a_schema_names_it() -> None:
+    """A text fits the field a, so only the field b tells the fault of the objects."""
+
+    def twice(kind: str) -> dict[str, Any]:
+        either = {"anyOf": [{"type": "string"}, {"$ref": "#/$defs/one"}]}
+        parts = {"a": either, "b": {"$ref": "#/$defs/one"}}
+        return {"$defs": {"one": of(kind)}, "type": "object", "properties": parts}
+
+    found = fault_of(shape(twice("string")), shape(twice("integer")))
+    assert found is not None and "the writer's string cannot be read as integer" in found
+    assert fault_of(shape(twice("integer")), shape(twice("number"))) is None
+
+
+def test_an_equal_text_can_be_read() -> None:
+    """No value is a text and a whole number, so no message has the field."""
+    text = json.dumps(of({"allOf": [{"type": "string"}, {"type": "integer"}]}))
+    writer = ConfluentRegistryJsonSerializationSchema.for_generic("s", text, "http://127.0.0.1:1")
+    ours = RegisteredSchema(JSON, text)
+    assert writer.fault(ours, ours) is None
+    assert writer.fault(ours, RegisteredSchema(JSON, json.dumps(of("string")))) is not None
 
 
 def test_fields_of_the_writer_alone() -> None:
