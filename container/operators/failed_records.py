@@ -58,6 +58,8 @@ class FailedRecords:
         self.seen = [0]
         #: Errors that are none of a record. Who tells records at fault by itself sets fewer.
         self.fatal: tuple[type[Exception], ...] = _ALWAYS_FATAL
+        #: Errors of a record among these.
+        self.never_fatal: tuple[type[Exception], ...] = ()
         #: The number of records that were left out.
         self.count = 0
         #: Sends a letter, perhaps with its timestamp, aside; the chain sets it. None = nobody reads letters.
@@ -84,7 +86,7 @@ class FailedRecords:
 
     def is_fatal(self, error: Exception) -> bool:
         """Whether the error is none of a record, so that it fails the job."""
-        return isinstance(error, self.fatal)
+        return isinstance(error, self.fatal) and not isinstance(error, self.never_fatal)
 
     def letter(self, error: Exception, index: int, record: Any, timestamp: int | None) -> DeadLetter:
         """As `leave_out`; returns the letter of the record."""

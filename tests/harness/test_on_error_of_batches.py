@@ -16,7 +16,7 @@ from yarrow.datastream import (
     FunctionInitializationContext,
     FunctionSnapshotContext,
 )
-from yarrow.datastream.connectors.dead_letters import RECORD_PICKLED, DeadLetter
+from yarrow.datastream.connectors.dead_letters import RECORD_PICKLED, RECORD_SHOWN, DeadLetter
 from yarrow.runtime.common.errors import InvalidProgramError
 from yarrow.runtime.data.serializers.serializers import serializer_for
 from yarrow.testing.operator_harness import FragmentFailedError, OperatorHarness
@@ -83,6 +83,46 @@ def test_rows_at_which_a_filter_fails_are_left_out() -> None:
         harness.end()
         assert [row.n for row in harness.outputs(0)] == [n for n in range(1, 15) if n % 10]
         assert numbers_in(harness.outputs(1)) == [10, 20, 30]
+
+
+def test_a_value_that_does_not_fit_its_declared_column_costs_its_row() -> None:
+    def as_it_is(batch: Any) -> Any:
+        return batch
+
+    small = pa.schema([pa.field("n", pa.int8(), nullable=False)])
+    with OperatorHarness(
+        lambda s: with_letters(s.to_arrow(SCHEMA).map_batches(as_it_is, small)), types=[NUMBERS]
+    ) as harness:
+        harness.push((1,), (1000,), (None,), (2,))
+        harness.end()
+        assert [row.n for row in harness.outputs(0)] == [1, 2]
+        assert numbers_in(harness.outputs(1)) == [1000, None]
+
+
+@pytest.mark.parametrize("treatment", ["skip", "dead_letter"])
+def test_a_failing_row_that_python_cannot_hold_is_shown_as_text(treatment: str) -> None:
+    schema = pa.schema([pa.field("t", pa.timestamp("ns"))])
+
+    def refuse(batch: Any) -> Any:
+        if batch.column("t").cast(pa.int64()).to_pylist() != [1000]:
+            raise ValueError("no whole microseconds")
+        return batch
+
+    def program(s: DataStream) -> list[DataStream]:
+        stream = s.map_batches(refuse, schema).on_error(treatment)
+        rows = stream.map_batches(whole, SCHEMA).to_rows()
+        return [rows, stream.dead_letters()] if treatment == "dead_letter" else [rows]
+
+    def whole(batch: Any) -> Any:
+        return pa.record_batch([batch.column("t").cast(pa.int64())], SCHEMA)
+
+    with OperatorHarness(program, types=[schema]) as harness:
+        harness.push_batch(pa.record_batch([pa.array([1000, 1001], pa.timestamp("ns"))], schema))
+        harness.end()
+        assert [row.n for row in harness.outputs(0)] == [1000]
+        if treatment == "dead_letter":
+            (letter,) = harness.outputs(1)
+            assert letter.encoding == RECORD_SHOWN and b"00:00:00.000001001" in letter.raw
 
 
 class Counts(CheckpointedFunction):

@@ -21,8 +21,12 @@ from yarrow.container.operators.columnar.batch_containers import (
     UnknownContainerError,
     adapter_for,
 )
-from yarrow.container.operators.columnar.conversions import ArrowToRowsConverter
-from yarrow.container.operators.columnar.declared_columns import BatchFunctionError, DeclaredColumns
+from yarrow.container.operators.columnar.conversions import ArrowToRowsConverter, ConversionError
+from yarrow.container.operators.columnar.declared_columns import (
+    BatchFunctionError,
+    ColumnValueError,
+    DeclaredColumns,
+)
 from yarrow.container.operators.columnar.kept_rows import kept_rows
 from yarrow.container.operators.columnar_operator import ColumnarOperator
 from yarrow.container.operators.registry import runs
@@ -33,6 +37,19 @@ from yarrow.runtime.graph.operator_spec import ArrowToRowsOperator, BatchFunctio
 
 if TYPE_CHECKING:
     from yarrow.container.operators.failed_records import FailedRecords
+
+
+class _ShownRow:
+    """A row with a value for which Python has no object: a letter holds its text alone."""
+
+    def __init__(self, row: pa.RecordBatch) -> None:
+        self._row = row
+
+    def __repr__(self) -> str:
+        return f"Row({', '.join(f'{name}={self._row.column(name)[0]}' for name in self._row.schema.names)})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise TypeError("the row has no form in Python")
 
 
 @runs(BatchFunctionOperator)
@@ -74,6 +91,7 @@ class BatchFunctionCaller(CheckpointedFunctionOperator, ColumnarOperator):
     def leave_out_by(self, failed: FailedRecords) -> None:
         # No row comes alone: the batch is divided here.
         failed.inputs = ()
+        failed.never_fatal = (ColumnValueError,)
         super().leave_out_by(failed)
 
     def process_batch(self, batch: ArrowBatch) -> Iterable[ArrowBatch]:
@@ -101,7 +119,11 @@ class BatchFunctionCaller(CheckpointedFunctionOperator, ColumnarOperator):
             yield from results
 
     def _put_aside(self, failed: FailedRecords, error: Exception, batch: ArrowBatch) -> None:
-        rows, stamps = self._rows.to_rows(batch)
+        try:
+            rows, stamps = self._rows.to_rows(batch)
+        except ConversionError:
+            rows = [_ShownRow(batch.batch.slice(at, 1)) for at in range(len(batch))]
+            stamps = None if batch.timestamps is None else batch.timestamps.to_pylist()
         for row, stamp in zip(rows, stamps or repeat(None), strict=False):
             failed.put_aside(error, 0, row, stamp)
 

@@ -19,6 +19,10 @@ class BatchFunctionError(YarrowError):
     """
 
 
+class ColumnValueError(BatchFunctionError):
+    """A value of the result does not fit its declared column: other rows may give one that does."""
+
+
 class DeclaredColumns:
     """The declared schema of the results of one function."""
 
@@ -46,13 +50,13 @@ class DeclaredColumns:
         try:
             fitted = lossless_cast(column, field.type)
         except LossyCastError as error:
-            raise BatchFunctionError(
+            raise ColumnValueError(
                 f"operator '{self._operator}': column '{field.name}' of the result: expected {field.type}, "
                 f"got {column.type}"
                 f"{error}; cast it in the function, or change the declared schema"
             ) from None
         if fitted.null_count and not field.nullable:
-            raise BatchFunctionError(
+            raise ColumnValueError(
                 f"operator '{self._operator}': column '{field.name}' of the result: expected {field.type} "
                 "without nulls, got "
                 f"{fitted.null_count} nulls; fill them in the function, or declare the field nullable"

@@ -112,7 +112,7 @@ class ConfluentRegistryAvroDeserializationSchema(DeserializationSchema[Any], Kee
         """The same, by the schema of a snapshot."""
         settings, _, evolution, makes_rows = self._state
         choice = ReaderChoice.of_kept(kept)
-        return ConfluentRegistryAvroDeserializationSchema(settings, choice, evolution, makes_rows)
+        return type(self)(settings, choice, evolution, makes_rows)
 
     def get_produced_type(self) -> TypeInformation:
         """The type of the records."""

@@ -22,11 +22,12 @@ _SECRETS: Final = frozenset(
 #: Properties of the client that are texts.
 _BASIC: Final = "basic.auth.user.info"
 _TLS: Final = ("ssl.ca.location", "ssl.certificate.location", "ssl.key.location", "ssl.key.password")
+_ENDPOINT: Final = "bearer.auth.issuer.endpoint.url"
 _OAUTH: Final = (
     "bearer.auth.client.id",
     "bearer.auth.client.secret",
     "bearer.auth.scope",
-    "bearer.auth.issuer.endpoint.url",
+    _ENDPOINT,
 )
 _BEARER: Final = ("bearer.auth.token", "bearer.auth.logical.cluster", "bearer.auth.identity.pool.id")
 REQUEST_TIMEOUT: Final = "request.timeout.ms"
@@ -106,6 +107,11 @@ class RegistrySettings:
         if sum(kinds) > 1:
             raise InvalidProgramError(
                 f"{_OWNER} {self.url}: give one of {_BASIC}, bearer.auth.token and bearer.auth.client.id"
+            )
+        if _ENDPOINT in given and _without_user(given[_ENDPOINT])[1] is not None:
+            raise InvalidProgramError(
+                f"{_OWNER} {self.url}: {_ENDPOINT} names a user; give bearer.auth.client.id and"
+                " bearer.auth.client.secret instead"
             )
         if has_oauth and (missing := [name for name in _OAUTH if name not in given]):
             raise InvalidProgramError(

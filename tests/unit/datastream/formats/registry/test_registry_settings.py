@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from yarrow.datastream.formats.registry import (
+    ConfluentRegistryAvroDeserializationSchema,
     ConfluentRegistryAvroSerializationSchema,
     SubjectNameStrategy,
 )
@@ -78,3 +79,27 @@ def test_subjects_are_those_of_confluents_strategies(
 ) -> None:
     assert strategy.subject("shop.Order", "orders", True) == key
     assert strategy.subject("shop.Order", "orders", False) == value
+
+
+def test_a_password_in_the_address_of_tokens_is_refused_and_not_shown() -> None:
+    oauth = {
+        "bearer.auth.client.id": "me",
+        "bearer.auth.client.secret": "hidden-1",
+        "bearer.auth.scope": "all",
+        "bearer.auth.issuer.endpoint.url": "http://me:hidden-2@localhost:2/token",
+    }
+    with pytest.raises(
+        InvalidProgramError, match=r"bearer.auth.issuer.endpoint.url names a user; give"
+    ) as told:
+        RegistrySettings.of(URL, oauth)
+    assert "hidden" not in str(told.value)
+
+
+class Decrypting(ConfluentRegistryAvroDeserializationSchema):
+    """Reads messages in its own way."""
+
+
+def test_a_class_of_the_users_stays_where_a_snapshot_gives_the_schema() -> None:
+    made = ConfluentRegistryAvroDeserializationSchema.for_generic(ORDER, URL)
+    own = Decrypting(*made.__reduce__()[1])
+    assert type(own.with_kept_schema(own.kept_schema())) is Decrypting

@@ -158,7 +158,7 @@ class ConfluentRegistryJsonDeserializationSchema(DeserializationSchema[Any], Kee
         choice = ReaderChoice.of_kept(kept)
         if row_type is not None:
             row_type = row_type_of_shape(_shape_of(choice))
-        return ConfluentRegistryJsonDeserializationSchema(settings, choice, row_type, evolution, validates)
+        return type(self)(settings, choice, row_type, evolution, validates)
 
     def get_produced_type(self) -> TypeInformation:
         """The type of the records."""

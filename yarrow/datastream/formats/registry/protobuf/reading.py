@@ -121,9 +121,7 @@ class ConfluentRegistryProtobufDeserializationSchema(DeserializationSchema[Any],
         """The same, by the schema of a snapshot."""
         settings, _, type_info, evolution, makes_dicts, _ = self._state
         choice = ReaderChoice.of_kept(kept)
-        return ConfluentRegistryProtobufDeserializationSchema(
-            settings, _first_message(choice), type_info, evolution, makes_dicts, choice
-        )
+        return type(self)(settings, _first_message(choice), type_info, evolution, makes_dicts, choice)
 
     def get_produced_type(self) -> TypeInformation:
         """The type of the records."""
