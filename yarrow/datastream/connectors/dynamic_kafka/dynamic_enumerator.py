@@ -111,7 +111,6 @@ class DynamicKafkaEnumerator(SplitEnumerator[KafkaPartitionSplit]):
         self._removed: set[KafkaTopicPartition] = set()
         self._has_asked = False
         self._failures = 0
-        self._missing: tuple[str, ...] = ()
         self._closed = False
 
     def start(self) -> None:
@@ -135,32 +134,39 @@ class DynamicKafkaEnumerator(SplitEnumerator[KafkaPartitionSplit]):
         """Ask the service. Raises KafkaMetadataError where it fails once too often."""
         try:
             found = self._settings.clusters()
+            self._require_named(found)
         except KafkaMetadataError as error:
             self._failures += 1
             if self._failures >= self._settings.most_failures or self._settings.discovery_seconds is None:
                 raise
             _LOG.warning(
-                "Kafka: %s. Failure %d of at most %d", error, self._failures, self._settings.most_failures
+                "Kafka: %s. Failure %d; the job fails with %d",
+                error,
+                self._failures,
+                self._settings.most_failures,
             )
             return
         self._failures = 0
-        self._tell_missing(found)
         self._take(found.settings)
         self._has_asked = True
         for subtask in sorted(self._context.registered_readers):
             self._tell_if_complete(subtask)
 
-    def _tell_missing(self, found: Clusters) -> None:
-        """Name streams that the service does not know. Raises KafkaTopicMissingError where the job begins."""
-        if found.missing and found.missing != self._missing:
-            text = (
-                f"stream {', '.join(found.missing)} is not known to metadata service {self._settings.service_name}."
-                " Correct the id of the stream, or what the service reads"
-            )
-            if not self._has_asked and not self._is_restored:
-                raise KafkaTopicMissingError(text)
-            _LOG.warning("Kafka: %s", text)
-        self._missing = found.missing
+    def _require_named(self, found: Clusters) -> None:
+        """Raise KafkaTopicMissingError for a stream that the service does not know, where the job begins.
+
+        Raises KafkaMetadataError behind that. Partitions that are released for one such answer would begin anew at the
+        next.
+        """
+        if not found.missing:
+            return
+        text = (
+            f"stream {', '.join(found.missing)} is not known to metadata service {self._settings.service_name}."
+            " Correct the id of the stream, or what the service reads"
+        )
+        if self._has_asked or self._is_restored:
+            raise KafkaMetadataError(text)
+        raise KafkaTopicMissingError(text)
 
     def _take(self, found: Mapping[str, KafkaSourceSettings]) -> None:
         """Read these clusters, and no others."""

@@ -42,6 +42,7 @@ class Told(KafkaMetadataService):
         self.servers: dict[str, str] = {}
         self.inactive: set[str] = set()
         self.failure: Exception | None = None
+        self.stream_id = "s"
         self.is_closed = False
 
     def get_all_streams(self) -> Collection[KafkaStream]:
@@ -54,7 +55,8 @@ class Told(KafkaMetadataService):
             name: ClusterMetadata(topics, {"bootstrap.servers": self.servers.get(name, f"{name}:1")})
             for name, topics in self.clusters.items()
         }
-        return {"s": KafkaStream("s", told)} if "s" in stream_ids else {}
+        found = self.stream_id
+        return {found: KafkaStream(found, told)} if found in stream_ids else {}
 
     def is_cluster_active(self, kafka_cluster_id: str) -> bool:
         return kafka_cluster_id not in self.inactive
@@ -292,13 +294,31 @@ def test_what_the_job_names_must_exist_at_its_start(topics: Topics, caplog: pyte
     assert ids(context) == ["east/t-0", "east/later-0"]
 
 
-def test_a_stream_that_is_not_known_is_told(topics: Topics) -> None:
-    class Empty(Told):
-        def describe_streams(self, stream_ids: Collection[str]) -> Mapping[str, KafkaStream]:
-            return {}
+def test_a_named_stream_that_the_service_does_not_know_is_refused_at_the_start(topics: Topics) -> None:
+    told = Told(east=["t"])
+    told.stream_id = "other"
+    with pytest.raises(KafkaTopicMissingError, match="stream s is not known to metadata service Told"):
+        started(told)
 
-    with pytest.raises(KafkaTopicMissingError, match="stream s is not known to metadata service Empty"):
-        started(Empty())
+
+def test_a_named_stream_that_the_service_does_not_know_is_its_failure_later(topics: Topics) -> None:
+    told = Told(east=["t"])
+    enumerator, context = started(told, **FAILING_ONCE)
+    state = as_stored(enumerator.snapshot_state(1))
+    told.stream_id = "other"
+    context.pass_time()
+    assert context.removed == []
+    told.stream_id = "s"
+    context.pass_time()
+    assert ids(context) == ["east/t-0"], "it is read on"
+    told.stream_id = "other"
+    context.pass_time()
+    with pytest.raises(KafkaMetadataError, match="stream s is not known to metadata service Told"):
+        context.pass_time()
+    _, context = started(told, state, **FAILING_ONCE)
+    assert context.removed == []
+    with pytest.raises(KafkaMetadataError, match="stream s is not known"):
+        started(told, state)
 
 
 def test_a_checkpoint_of_another_source_is_refused(topics: Topics) -> None:

@@ -187,8 +187,8 @@ class KafkaSourceReader(SourceReader[Any, KafkaPartitionSplit]):
     def add_splits(self, splits: Sequence[KafkaPartitionSplit]) -> None:
         """Read partitions, too. One that is open begins anew at the position of its new split.
 
-        A partition that was removed and found again since the reader's checkpoint comes as a new split, while the
-        reader goes on with the former one. Where the enumerator has it begin is what counts.
+        A partition may have been removed and found again since the reader's checkpoint. It then comes as a new split,
+        while the reader still has the former one.
         """
         if former := [split.topic_partition for split in splits if split.split_id in self._open]:
             self._fetchers.release(former)
