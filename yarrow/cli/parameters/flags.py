@@ -125,7 +125,7 @@ LETTER_UID: Final = Flag(
     written=("--uid",),
     type=list[str],
     metavar="UID",
-    help="Replay the letters of this operator alone. May be repeated.",
+    help="Replay the letters of this operator alone.",
 )
 TRUST_PICKLES: Final = switch(
     "trusts_pickles",

@@ -22,6 +22,7 @@ from tests.unit.datastream.connectors.harness import (
     run_with_restores,
 )
 from yarrow.common.typeinfo import Types
+from yarrow.common.values.kept_schema import KeptSchema
 from yarrow.datastream.connectors.base import (
     Boundedness,
     NothingAvailable,
@@ -540,3 +541,32 @@ def test_pauses_reach_the_splits_of_their_source() -> None:
     assert isinstance(harness.poll(), NothingAvailable)
     harness.readers[0].pause_or_resume_splits([], [first])
     assert harness.run() == [1, 2, 3, 4, 5, 6]
+
+
+class OfSchema(CollectionSource[Any]):
+    """Has asked for the latest schema of a subject when the program was built."""
+
+    adds_columns = True
+
+    def __init__(self, kept: KeptSchema) -> None:
+        super().__init__([1], None)
+        self.kept = kept
+
+    def kept_schema(self) -> KeptSchema | None:
+        return self.kept
+
+    def with_kept_schema(self, kept: KeptSchema) -> OfSchema:
+        return OfSchema(kept)
+
+
+def test_the_schema_of_its_only_source_that_keeps_one_is_kept() -> None:
+    first, latest = KeptSchema("orders-value", "version 1", "1"), KeptSchema("orders-value", "version 2", "2")
+    plain = CollectionSource([1], None)
+    chain = HybridSource.builder(plain).add_source(OfSchema(latest)).build()
+    assert chain.kept_schema() == latest and chain.adds_columns
+    restored = chain.with_kept_schema(first)
+    assert restored.kept_schema() == first
+    assert restored.source_at(0, None) is plain and chain.kept_schema() == latest
+    assert HybridSource.builder(plain).add_source(plain).build().kept_schema() is None
+    several = HybridSource.builder(OfSchema(first)).add_source(OfSchema(latest)).build()
+    assert several.kept_schema() is None, "nobody knows which one a snapshot has kept"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import cloudpickle
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from yarrow.common.typeinfo import TypeInformation
+    from yarrow.common.values.kept_schema import KeptSchema
 
 T = TypeVar("T")
 
@@ -75,6 +76,7 @@ class HybridSource(Source[T, HybridSourceSplit], Generic[T]):
         self.blocking = any(source.blocking for source in given) or len(given) < len(self._links)
         self.replay = weakest_replay(link.replay for link in self._links)
         self.errors = strictest(source.errors for source in given)
+        self.adds_columns = any(source.adds_columns for source in given)
 
     @staticmethod
     def builder(first_source: Source[T, Any]) -> HybridSourceBuilder[T]:
@@ -164,6 +166,33 @@ class HybridSource(Source[T, HybridSourceSplit], Generic[T]):
         """The type that all sources declare; None where they declare none, or different ones."""
         types = [source.produced_type() for source in self._given()]
         return types[0] if all(declared == types[0] for declared in types) and self._all_given else None
+
+    def kept_schema(self) -> KeptSchema | None:
+        """The schema of the one source that has asked for its schema; None where no source has, or several have."""
+        place = self._keeper()
+        return None if place is None else self._source_of(place).kept_schema()
+
+    def with_kept_schema(self, kept: KeptSchema) -> HybridSource[T]:
+        place = self._keeper()
+        links = [
+            replace(link, source=self._source_of(index).with_kept_schema(kept)) if index == place else link
+            for index, link in enumerate(self._links)
+        ]
+        return HybridSource(links, self._default_scheme)
+
+    def _keeper(self) -> int | None:
+        """The place of the only source that keeps a schema."""
+        places = [
+            index
+            for index, link in enumerate(self._links)
+            if link.source is not None and link.source.kept_schema() is not None
+        ]
+        return places[0] if len(places) == 1 else None
+
+    def _source_of(self, place: int) -> Source[Any, Any]:
+        source = self._links[place].source
+        assert source is not None
+        return source
 
     @property
     def _all_given(self) -> bool:
