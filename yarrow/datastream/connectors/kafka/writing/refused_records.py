@@ -6,7 +6,7 @@ it, also while a transaction is being opened. What a broker says of a record com
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from yarrow.common.serialization import SchemaUnavailableError
@@ -98,6 +98,9 @@ class RefusingWriter(SinkWriter[Any]):
 
     def bytes_sent(self) -> int | None:
         return self._writer.bytes_sent()
+
+    def own_metrics(self) -> Mapping[str, float]:
+        return self._writer.own_metrics()
 
     def snapshot_state(self, checkpoint_id: int) -> list[Any]:
         return self._writer.snapshot_state(checkpoint_id)

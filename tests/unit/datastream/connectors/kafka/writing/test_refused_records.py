@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -32,6 +32,9 @@ class Records(SinkWriter[Any]):
 
     def flush(self, end_of_input: bool) -> None:
         """Nothing is kept back."""
+
+    def own_metrics(self) -> Mapping[str, float]:
+        return {"KafkaProducer.record-send-total": len(self.made)}
 
 
 class AsItIs(KafkaRecordSerializationSchema[Any]):
@@ -73,6 +76,12 @@ def test_rows_before_a_refused_one_are_written_and_it_is_told() -> None:
 def test_records_that_the_client_would_refuse(refused: Any, words: str) -> None:
     with pytest.raises(RefusedRowError, match=words):
         writer_of(Records()).write([refused], None)
+
+
+def test_metrics_are_those_of_the_writer_that_sends() -> None:
+    writer = writer_of(Records())
+    writer.write([record(b"good"), record(b"better")], None)
+    assert writer.own_metrics() == {"KafkaProducer.record-send-total": 2}
 
 
 def test_a_registry_that_is_gone_is_no_bad_row() -> None:
