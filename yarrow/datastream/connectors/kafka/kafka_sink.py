@@ -44,7 +44,6 @@ from yarrow.runtime.config.settings import Settings
 if TYPE_CHECKING:
     from yarrow.datastream.connectors.kafka.cluster.client import ClusterClient
     from yarrow.datastream.connectors.kafka.cluster.end_transaction import TransactionClient
-    from yarrow.datastream.connectors.kafka.writing.prefix_owner import PrefixOwner
 
 T = TypeVar("T")
 
@@ -124,6 +123,7 @@ class KafkaSink(Sink[T], Generic[T]):
             FlushingKafkaWriter,
             TransactionalKafkaWriter,
         )
+        from yarrow.datastream.connectors.kafka.writing.prefix_owner import PrefixOwner
 
         cluster = self._cluster()
         cluster.require_topic(self._settings.serializer.fixed_topic())
@@ -132,27 +132,16 @@ class KafkaSink(Sink[T], Generic[T]):
             return FlushingKafkaWriter(settings, guarantee)
         names = TransactionNames(context, RandomIdFactory())
         timeout_ms = self._transaction_timeout_ms(cluster, context.configuration)
-        owner = self._claimed_prefix(context, self._client)
-        writer = TransactionalKafkaWriter(settings, names, self._client, timeout_ms, owner)
+        # The claim comes behind all that may fail before: from then on its beats go on until the writer is closed.
+        writer = TransactionalKafkaWriter(settings, names, self._client, timeout_ms)
         try:
+            if context.subtask_index == 0 and self._settings.prefix != SHARED_PREFIX:
+                writer.claim_prefix(PrefixOwner(self._settings, context.job_id))
             writer.abort_leftovers()
         except BaseException:
             writer.close()
             raise
         return writer
-
-    def _claimed_prefix(self, context: SinkWriterContext, client: TransactionClient) -> PrefixOwner | None:
-        """The claim of the job on its prefix, which the first subtask keeps; None = another subtask, or no claim.
-
-        Raises KafkaPrefixInUseError.
-        """
-        from yarrow.datastream.connectors.kafka.writing.prefix_owner import PrefixOwner
-
-        if context.subtask_index or self._settings.prefix == SHARED_PREFIX:
-            return None
-        owner = PrefixOwner(self._settings, context.job_id)
-        owner.claim(client)
-        return owner
 
     def _cluster(self) -> ClusterClient:
         from yarrow.datastream.connectors.kafka.cluster.client import ClusterClient

@@ -67,9 +67,7 @@ class TransactionalKafkaWriter(SinkWriter[Any]):
         names: TransactionNames,
         client: TransactionClient,
         timeout_ms: int,
-        owner: PrefixOwner | None,
     ) -> None:
-        """`owner`: the claim of the job on its prefix, if this subtask keeps it; the writer closes it."""
         assert settings.prefix is not None
         self._settings = settings
         self._prefix = settings.prefix
@@ -77,7 +75,8 @@ class TransactionalKafkaWriter(SinkWriter[Any]):
         self._names = names
         self._client = client
         self._timeout_ms = timeout_ms
-        self._owner = owner
+        #: The claim of the job on its prefix; None = another subtask keeps it, or there is none.
+        self._owner: PrefixOwner | None = None
         self._opener = ThreadPoolExecutor(1, thread_name_prefix="kafka transaction")
         #: Transactions that were prepared and not handed over.
         self._prepared: list[KafkaTransaction] = []
@@ -89,6 +88,11 @@ class TransactionalKafkaWriter(SinkWriter[Any]):
         self._waiting_rows = 0
         self._bytes_before = 0
         self._metrics = ProducerMetrics()
+
+    def claim_prefix(self, owner: PrefixOwner) -> None:
+        """Claim the prefix for the job, and keep it until `close`. Raises KafkaPrefixInUseError."""
+        self._owner = owner
+        owner.claim(self._client)
 
     def abort_leftovers(self) -> None:
         """Abort what earlier attempts left open and no checkpoint holds: it would block readers until its time-out."""
