@@ -8,7 +8,7 @@ Source: the message definitions of Apache Kafka 4.1, KIP-98, KIP-664, KIP-890. M
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
@@ -140,14 +140,39 @@ class TransactionClient:
             if errors.for_code(found.error_code) is errors.TransactionalIdNotFoundError:
                 return None
             _raise_for(found.error_code)
-            return TransactionFacts(
-                found.transaction_state,
-                found.producer_id,
-                found.producer_epoch,
-                found.transaction_timeout_ms,
-            )
+            return _facts(found)
 
         return self._of_coordinator("describe", name, ask)
+
+    def find_all(self, names: Sequence[str]) -> dict[str, TransactionFacts]:
+        """The same for many names, by one request to each broker. Names that are not known are left out.
+
+        Raises KafkaTransactionError.
+        """
+
+        async def ask() -> dict[str, TransactionFacts]:
+            facts: dict[str, TransactionFacts] = {}
+            left = set(names)
+            for broker in self._manager.cluster.brokers():
+                if not left:
+                    break
+                request = DescribeTransactionsRequest(transactional_ids=sorted(left))
+                answer = await self._manager.send(request, node_id=broker.node_id)
+                for found in answer.transaction_states:
+                    kind = errors.for_code(found.error_code)
+                    if kind is errors.NotCoordinatorError:
+                        # Another broker knows the name.
+                        continue
+                    if kind is not errors.TransactionalIdNotFoundError:
+                        _raise_for(found.error_code)
+                        facts[found.transactional_id] = _facts(found)
+                    left.discard(found.transactional_id)
+            if left:
+                # Coordinators move. The question may be asked again.
+                raise errors.NotCoordinatorError
+            return facts
+
+        return self._asked(f"describe {len(names)} transactions", ask)
 
     def end(self, name: str, producer_id: int, producer_epoch: int, *, commit: bool) -> str | None:
         """Commit or abort a transaction; one that has ended in this way already stays as it is.
@@ -304,6 +329,12 @@ class TransactionClient:
         self._manager = KafkaConnectionManager(self._net, **configuration)
         self._net.start()
         self._manager.bootstrap(1000 * self._timeout)
+
+
+def _facts(found: Any) -> TransactionFacts:
+    return TransactionFacts(
+        found.transaction_state, found.producer_id, found.producer_epoch, found.transaction_timeout_ms
+    )
 
 
 def _raise_for(code: int) -> None:

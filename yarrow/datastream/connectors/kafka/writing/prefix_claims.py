@@ -86,46 +86,75 @@ def job_of(prefix: str, name: str) -> str | None:
     return job_id if len(job_id) == _JOB_ID_LENGTH and _JOB_ID_DIGITS.issuperset(job_id) else None
 
 
-class PrefixWatch:
-    """Watches the names of other jobs, until one is seen to live or none can be alive any more."""
+@dataclass(slots=True)
+class _Watched:
+    """Another job that lived at the first look, as far as brokers knew."""
 
-    def __init__(self, job_id: str, now: float) -> None:
+    #: What the last look has told.
+    sign: Sign
+    #: When the first look was answered, in seconds.
+    since: float
+    #: When the last look was asked for, in seconds.
+    looked: float
+    beats: int = 0
+
+    @property
+    def may_live(self) -> bool:
+        return self.sign.mark.is_living
+
+
+class PrefixWatch:
+    """Watches the names of other jobs, until one is seen to live or none can be alive any more.
+
+    Each job has a clock of its own, which begins behind the first look at it. So slow looks take no time from a watch.
+    """
+
+    def __init__(self, job_id: str) -> None:
         self._job_id = job_id
-        self._ends = now + WATCH_SECONDS
-        #: The last sign of each other job that may live, and how many beats have come.
-        self._signs: dict[str, Sign] = {}
-        self._beats: dict[str, int] = {}
+        self._jobs: dict[str, _Watched] = {}
 
     @property
     def watched(self) -> list[str]:
-        """Ids of the jobs that may live."""
-        return sorted(self._signs)
+        """Ids of the jobs that may live or come back."""
+        return sorted(self._jobs)
 
-    def saw(self, job_id: str, sign: Sign | None) -> None:
-        """Take what the coordinator tells of another job now."""
-        if sign is None or not sign.mark.is_living:
-            self._signs.pop(job_id, None)
+    def saw(self, job_id: str, sign: Sign | None, asked: float, answered: float) -> None:
+        """Take what the coordinator tells of another job, with the seconds of question and answer.
+
+        A job that says RELEASED while it is watched may have another attempt, or another sink. It is looked at again.
+        """
+        if sign is None or sign.mark is Mark.WITHDRAWN:
+            self._jobs.pop(job_id, None)
             return
-        before = self._signs.get(job_id)
-        if before is not None and before != sign:
-            self._beats[job_id] = self._beats.get(job_id, 0) + 1
-        self._signs[job_id] = sign
+        known = self._jobs.get(job_id)
+        if known is None:
+            if sign.mark.is_living:
+                self._jobs[job_id] = _Watched(sign, answered, asked)
+            return
+        if sign != known.sign and sign.mark.is_living:
+            known.beats += 1
+        known.sign, known.looked = sign, asked
 
     def owner(self) -> str | None:
         """The job that lives and has the prefix; None = none was seen.
 
         Of two jobs that claim it at the same time, the one with the smaller id gets it.
         """
-        for job_id, sign in sorted(self._signs.items()):
-            lives = self._beats.get(job_id, 0) >= _BEATS_OF_LIVING
-            if lives and (sign.mark is Mark.OWNS or job_id < self._job_id):
+        for job_id, job in sorted(self._jobs.items()):
+            lives = job.may_live and job.beats >= _BEATS_OF_LIVING
+            if lives and (job.sign.mark is Mark.OWNS or job_id < self._job_id):
                 return job_id
         return None
 
-    def is_over(self, now: float) -> bool:
-        """Whether no watched job can be alive any more, as far as beats tell."""
-        return not self._signs or now >= self._ends
+    @property
+    def is_over(self) -> bool:
+        """Whether each watched job was looked at for the whole time."""
+        return all(job.looked - job.since >= WATCH_SECONDS for job in self._jobs.values())
 
     def dead(self) -> dict[str, Mark]:
         """Jobs that never made a beat, with the marks that later jobs shall find: they need not watch them again."""
-        return {job: sign.mark.of_dead for job, sign in self._signs.items() if not self._beats.get(job)}
+        return {
+            job_id: job.sign.mark.of_dead
+            for job_id, job in self._jobs.items()
+            if job.may_live and not job.beats
+        }

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Sequence
 from typing import Final
 
 from yarrow.datastream.connectors.kafka.cluster.end_transaction import EMPTY, TransactionClient
@@ -33,6 +34,8 @@ _LOG = logging.getLogger(__name__)
 
 #: Seconds between two looks at the names of other jobs.
 _LOOK_SECONDS: Final = 0.5
+#: Names that one question asks for.
+_NAMES_OF_QUESTION: Final = 1000
 #: Seconds that the end of a subtask waits until brokers know it.
 _RELEASE_SECONDS: Final = 2.0
 
@@ -47,6 +50,8 @@ class PrefixOwner:
         self._job_id = job_id
         self._name = owner_name(self._prefix, job_id)
         self._ended = threading.Event()
+        #: When the job said last that it claims the prefix, in seconds.
+        self._claimed = 0.0
         #: False = nothing is told at the end, as after SIGKILL. Tests set it.
         self._releases = True
         self._thread = threading.Thread(target=self._run, name="kafka prefix owner", daemon=True)
@@ -66,16 +71,11 @@ class PrefixOwner:
 
     def _watch_others(self, client: TransactionClient) -> None:
         # The claim comes before the first look: of two jobs that claim at the same time, one sees the other.
-        client.register(self._name, Mark.CLAIMS)
-        began = beaten = perf_counter()
-        watch = PrefixWatch(self._job_id, began)
+        self._claim_again(client)
         names = client.listed(owners_prefix(self._prefix), EMPTY)
-        others = {
-            job: name for name in names if (job := job_of(self._prefix, name)) not in {None, self._job_id}
-        }
-        for job, name in others.items():
-            assert job is not None
-            watch.saw(job, Sign.of(client.find(name)))
+        others = {job for name in names if (job := job_of(self._prefix, name)) is not None} - {self._job_id}
+        watch = PrefixWatch(self._job_id)
+        self._look(client, watch, sorted(others))
         if watch.watched:
             _LOG.warning(
                 "The sink waits up to %.0f s to see whether %s with its transactional id prefix %r still runs."
@@ -84,18 +84,30 @@ class PrefixOwner:
                 " or ".join(f"job {job}" for job in watch.watched),
                 self._prefix,
             )
-        while not watch.is_over(perf_counter()):
+        while not watch.is_over:
             self._ended.wait(_LOOK_SECONDS)
-            if perf_counter() - beaten >= BEAT_SECONDS:
-                client.register(self._name, Mark.CLAIMS)
-                beaten = perf_counter()
-            for job in watch.watched:
-                watch.saw(job, Sign.of(client.find(owner_name(self._prefix, job))))
+            self._look(client, watch, watch.watched)
             if (owner := watch.owner()) is not None:
                 client.register(self._name, Mark.WITHDRAWN)
                 raise KafkaPrefixInUseError(self._refusal(owner))
         for job, mark in watch.dead().items():
             client.register(owner_name(self._prefix, job), mark)
+
+    def _look(self, client: TransactionClient, watch: PrefixWatch, jobs: Sequence[str]) -> None:
+        """Show the watch what brokers know of these jobs. Those of the last days may be thousands."""
+        for begin in range(0, len(jobs), _NAMES_OF_QUESTION):
+            some = jobs[begin : begin + _NAMES_OF_QUESTION]
+            if perf_counter() - self._claimed >= BEAT_SECONDS:
+                self._claim_again(client)
+            asked = perf_counter()
+            found = client.find_all([owner_name(self._prefix, job) for job in some])
+            answered = perf_counter()
+            for job in some:
+                watch.saw(job, Sign.of(found.get(owner_name(self._prefix, job))), asked, answered)
+
+    def _claim_again(self, client: TransactionClient) -> None:
+        self._claimed = perf_counter()
+        client.register(self._name, Mark.CLAIMS)
 
     def _refusal(self, owner: str) -> str:
         topic = self._settings.serializer.fixed_topic()

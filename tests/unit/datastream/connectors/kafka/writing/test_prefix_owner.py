@@ -5,6 +5,8 @@ The requests are kept in a list here. What brokers make of them is shown by test
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,7 +16,10 @@ from yarrow.common.serialization import SchemaUnavailableError
 from yarrow.datastream.connectors.base import DeliveryGuarantee
 from yarrow.datastream.connectors.kafka import KafkaRecordSerializationSchema, KafkaSink, ProducerRecord
 from yarrow.datastream.connectors.kafka.cluster.client import ClusterClient
-from yarrow.datastream.connectors.kafka.cluster.end_transaction import TransactionClient
+from yarrow.datastream.connectors.kafka.cluster.end_transaction import TransactionClient, TransactionFacts
+from yarrow.datastream.connectors.kafka.cluster.kafka_errors import KafkaPrefixInUseError
+from yarrow.datastream.connectors.kafka.writing import prefix_owner
+from yarrow.datastream.connectors.kafka.writing.prefix_claims import Mark, owner_name, owners_prefix
 from yarrow.datastream.connectors.kafka.writing.prefix_owner import PrefixOwner
 from yarrow.datastream.connectors.kafka.writing.record_serialization import Encode
 
@@ -59,3 +64,59 @@ def test_a_writer_that_cannot_be_made_keeps_no_prefix(
     with pytest.raises(SchemaUnavailableError):
         sink.create_writer(context)
     assert owners == []
+
+
+class SlowNames(TransactionClient):
+    """Names of jobs, asked for by a clock that moves with each question alone."""
+
+    def __init__(self, signs: dict[str, Mark], seconds: float) -> None:
+        self.now = 0.0
+        self.signs = signs
+        self.claims: list[float] = []
+        self._seconds = seconds
+        self.largest = 0
+
+    def register(self, name: str, timeout_ms: int) -> None:
+        assert name == owner_name("p", OWN)
+        if timeout_ms == Mark.CLAIMS:
+            self.claims.append(self.now)
+
+    def find(self, name: str) -> TransactionFacts | None:
+        return self.find_all([name]).get(name)
+
+    def listed(self, prefix: str, *states: str) -> list[str]:
+        assert (prefix, states) == (owners_prefix("p"), ("Empty",))
+        return sorted(self.signs)
+
+    def find_all(self, names: Sequence[str]) -> dict[str, TransactionFacts]:
+        self.largest = max(self.largest, len(names))
+        self.now += self._seconds
+        # Owners beat every 2 s.
+        epochs = {
+            name: int(self.now / 2) if self.signs[name] is Mark.OWNS else 0
+            for name in names
+            if name in self.signs
+        }
+        return {name: TransactionFacts("Empty", 7, epoch, self.signs[name]) for name, epoch in epochs.items()}
+
+    def wait(self, seconds: float) -> bool:
+        self.now += seconds
+        return False
+
+
+def test_an_owner_is_found_among_thousands_of_former_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
+    signs = {owner_name("p", f"{number:032x}"): Mark.RELEASED for number in range(5000)}
+    living = "e" * 32
+    names = SlowNames({**signs, owner_name("p", living): Mark.OWNS}, 3.0)
+    settings: Any = (
+        KafkaSink.builder().set_bootstrap_servers("localhost:1").set_record_serializer(RegistryGone())
+    )
+    owner = PrefixOwner(settings.set_transactional_id_prefix("p").build().settings, OWN)
+    monkeypatch.setattr(prefix_owner, "perf_counter", lambda: names.now)
+    monkeypatch.setattr(owner, "_ended", names)
+    with pytest.raises(KafkaPrefixInUseError, match=living):
+        owner.claim(names)
+    assert names.largest == 1000
+    # Others that claim at the same time see that this job lives, also during its first look.
+    assert all(later - earlier <= 4 for earlier, later in pairwise(names.claims))
+    assert len(names.claims) > 5
