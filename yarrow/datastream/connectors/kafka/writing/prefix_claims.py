@@ -146,7 +146,6 @@ class PrefixWatch:
                 return job_id
         return None
 
-    @property
     def is_over(self) -> bool:
         """Whether each watched job was looked at for the whole time."""
         return all(job.looked - job.since >= WATCH_SECONDS for job in self._jobs.values())

@@ -84,7 +84,7 @@ class PrefixOwner:
                 " or ".join(f"job {job}" for job in watch.watched),
                 self._prefix,
             )
-        while not watch.is_over:
+        while not watch.is_over():
             self._ended.wait(_LOOK_SECONDS)
             self._look(client, watch, watch.watched)
             if (owner := watch.owner()) is not None:

@@ -43,7 +43,7 @@ def test_an_owner_that_beats_lives_whatever_its_id(job: str) -> None:
     assert watch.owner() is None, "one beat may be the last one of a job that ends"
     beats(watch, job, Mark.OWNS, 2)
     assert watch.owner() == job
-    assert not watch.is_over
+    assert not watch.is_over()
 
 
 def test_of_two_jobs_that_claim_the_smaller_id_wins() -> None:
@@ -63,26 +63,26 @@ def test_a_new_producer_id_is_a_beat() -> None:
 
 def test_a_job_that_said_before_that_it_has_ended_is_not_watched() -> None:
     watch = PrefixWatch(OWN)
-    assert watch.is_over
+    assert watch.is_over()
     for gone in (Sign(Mark.RELEASED, 7, 9), Sign(Mark.WITHDRAWN, 7, 9), None):
         watch.saw(GREAT, gone, 0, 0)
-        assert watch.is_over and watch.watched == []
+        assert watch.is_over() and watch.watched == []
 
 
 def test_a_job_that_withdraws_is_watched_no_more() -> None:
     watch = PrefixWatch(OWN)
     for gone in (Sign(Mark.WITHDRAWN, 7, 9), None):
         beats(watch, GREAT, Mark.CLAIMS, 1)
-        assert not watch.is_over
+        assert not watch.is_over()
         watch.saw(GREAT, gone, 1, 1)
-        assert watch.is_over and watch.owner() is None and watch.dead() == {}
+        assert watch.is_over() and watch.owner() is None and watch.dead() == {}
 
 
 def test_a_job_that_ends_an_attempt_meanwhile_is_looked_at_again() -> None:
     watch = PrefixWatch(OWN)
     beats(watch, GREAT, Mark.OWNS, 1)
     watch.saw(GREAT, Sign(Mark.RELEASED, 7, 2), 1, 1)
-    assert watch.watched == [GREAT] and not watch.is_over and watch.owner() is None
+    assert watch.watched == [GREAT] and not watch.is_over() and watch.owner() is None
     # Another sink of the job, or its next attempt.
     watch.saw(GREAT, Sign(Mark.OWNS, 7, 3), 2, 2)
     assert watch.owner() == GREAT
@@ -93,18 +93,18 @@ def test_a_job_that_has_ended_meanwhile_is_neither_owner_nor_dead() -> None:
     beats(watch, GREAT, Mark.OWNS, 1)
     for second in (1.0, WATCH_SECONDS):
         watch.saw(GREAT, Sign(Mark.RELEASED, 7, 2), second, second)
-    assert watch.is_over and watch.owner() is None and watch.dead() == {}
+    assert watch.is_over() and watch.owner() is None and watch.dead() == {}
 
 
 def test_jobs_without_beats_are_dead_and_marked_for_those_who_look_later() -> None:
     watch = PrefixWatch(OWN)
     last = "f" * 32
     for asked, epoch in ((0.0, 0), (100 + WATCH_SECONDS, 1)):
-        assert not watch.watched or not watch.is_over
+        assert not watch.watched or not watch.is_over()
         watch.saw(SMALL, Sign(Mark.OWNS, 7, 0), asked, asked + 100)
         watch.saw(GREAT, Sign(Mark.CLAIMS, 7, 0), asked, asked + 100)
         watch.saw(last, Sign(Mark.OWNS, 7, epoch), asked, asked + 100)
-    assert watch.is_over and watch.owner() is None
+    assert watch.is_over() and watch.owner() is None
     # One beat is too much for a dead job, and too little for a living one.
     assert watch.dead() == {SMALL: Mark.RELEASED, GREAT: Mark.WITHDRAWN}
 
@@ -112,16 +112,16 @@ def test_jobs_without_beats_are_dead_and_marked_for_those_who_look_later() -> No
 def test_the_time_of_slow_looks_is_not_time_of_the_watch() -> None:
     watch = PrefixWatch(OWN)
     watch.saw(SMALL, Sign(Mark.OWNS, 7, 0), 0, 100)
-    assert not watch.is_over
+    assert not watch.is_over()
     # The second look was asked for too early, and answered late.
     watch.saw(SMALL, Sign(Mark.OWNS, 7, 0), 100 + WATCH_SECONDS - 0.1, 200)
-    assert not watch.is_over
+    assert not watch.is_over()
     # Another job was found later.
     watch.saw(GREAT, Sign(Mark.OWNS, 7, 0), 200, 200)
     watch.saw(SMALL, Sign(Mark.OWNS, 7, 0), 200, 200)
-    assert not watch.is_over
+    assert not watch.is_over()
     watch.saw(GREAT, Sign(Mark.OWNS, 7, 0), 200 + WATCH_SECONDS, 300)
-    assert watch.is_over
+    assert watch.is_over()
 
 
 def test_a_job_that_had_the_prefix_begins_again_without_a_look() -> None:
