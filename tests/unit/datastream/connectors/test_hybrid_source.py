@@ -543,7 +543,7 @@ def test_pauses_reach_the_splits_of_their_source() -> None:
     assert harness.run() == [1, 2, 3, 4, 5, 6]
 
 
-class OfSchema(CollectionSource[Any]):
+class OfSchema(CollectionSource):
     """Has asked for the latest schema of a subject when the program was built."""
 
     adds_columns = True
