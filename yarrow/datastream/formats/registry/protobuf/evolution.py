@@ -75,7 +75,23 @@ def _message_fault(written: Any, declared: Any, path: str, seen: set[tuple[str, 
         fault = _field_fault(known, field, inner, seen)
         if fault is not None:
             return fault
-    return None
+    return next(filter(None, (_oneof_fault(written, oneof, path) for oneof in declared.oneofs)), None)
+
+
+def _oneof_fault(written: Any, oneof: Any, path: str) -> str | None:
+    """Why a reader would keep only one of several fields of a message; None = the writer sets one at most."""
+    # The oneof of an `optional` field has no other field, so it is never a fault.
+    known = [field for field in oneof.fields if field.number in written.fields_by_number]
+    places = {_oneof_name(written.fields_by_number[field.number]) for field in known}
+    if len(known) < 2 or (len(places) == 1 and None not in places):
+        return None
+    inner = f"{path}.{oneof.name}" if path else oneof.name
+    shown = ", ".join(f"{field.name!r} (number {field.number})" for field in known)
+    return f"oneof {inner!r}: the writer may set several of the fields {shown}, and the reader keeps only one"
+
+
+def _oneof_name(field: Any) -> str | None:
+    return None if field.containing_oneof is None else field.containing_oneof.name
 
 
 def _field_fault(written: Any, declared: Any, path: str, seen: set[tuple[str, str]]) -> str | None:

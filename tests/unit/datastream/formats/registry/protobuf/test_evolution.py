@@ -26,6 +26,13 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "bytes": (b"a", "ä".encode()),
 }
 SINGLE = [f"{name} x = 1;" for name in VALUES]
+_BOTH = ["int32 x = 1; int32 y = 2;", "optional int32 x = 1; optional int32 y = 2;"]
+_APART = ["oneof o { int32 x = 1; } int32 y = 2;", "oneof o { int32 x = 1; } oneof p { int32 y = 2; }"]
+_TOGETHER = "oneof o { int32 x = 1; int32 y = 2; }"
+_WITH_A_THIRD = "oneof q { int32 x = 1; int32 y = 2; string z = 3; }"
+_ONE = "oneof o { int32 x = 1; string z = 3; }"
+_WITHIN = "message I { int32 x = 1; int32 y = 2; } I in = 1;"
+_WITHIN_TOGETHER = "message I { oneof o { int32 x = 1; int32 y = 2; } } I in = 1;"
 OTHERS = [
     "",
     "repeated int64 x = 1;",
@@ -39,6 +46,13 @@ OTHERS = [
     "map<string, string> x = 1;",
     "M x = 1;",
     "M x = 1; int32 more = 2;",
+    *_BOTH,
+    *_APART,
+    _TOGETHER,
+    _WITH_A_THIRD,
+    _ONE,
+    _WITHIN,
+    _WITHIN_TOGETHER,
 ]
 
 
@@ -88,6 +102,11 @@ def test_each_allowed_pair_of_types_keeps_every_value() -> None:
         ("A x = 1;", "B x = 1;"),
         ("map<string, int32> x = 1;", "map<string, int64> x = 1;"),
         ("M x = 1; int32 more = 2;", "M x = 1;"),
+        *product(_BOTH, [*_BOTH, *_APART, _ONE]),
+        *product(_APART, [*_BOTH, *_APART, _ONE]),
+        *product([_TOGETHER, _WITH_A_THIRD], [*_BOTH, *_APART, _TOGETHER, _WITH_A_THIRD, _ONE]),
+        (_ONE, _WITH_A_THIRD),
+        (_WITHIN_TOGETHER, _WITHIN),
     ],
 )
 def test_what_can_be_read(written: str, declared: str) -> None:
@@ -116,6 +135,21 @@ def test_what_can_be_read(written: str, declared: str) -> None:
 def test_what_cannot_be_read_names_the_field(written: str, declared: str, problem: str) -> None:
     found = fault(written, declared)
     assert found is not None and found.startswith(problem)
+
+
+@pytest.mark.parametrize("written", [*_BOTH, *_APART])
+@pytest.mark.parametrize("declared", [_TOGETHER, _WITH_A_THIRD])
+def test_fields_moved_together_into_a_oneof_are_refused(written: str, declared: str) -> None:
+    both = messages()[written](x=1, y=2).SerializeToString()
+    kept = messages()[declared].FromString(both)
+    assert (kept.x, kept.y) == (0, 2)
+    found = fault(written, declared)
+    assert found is not None and "may set several of the fields 'x' (number 1), 'y' (number 2)" in found
+
+
+def test_the_oneof_of_a_message_within_is_named() -> None:
+    found = fault(_WITHIN, _WITHIN_TOGETHER)
+    assert found is not None and found.startswith("oneof 'in.o': the writer may set several")
 
 
 def test_messages_of_another_name_are_refused() -> None:
