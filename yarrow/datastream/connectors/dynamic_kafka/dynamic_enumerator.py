@@ -37,6 +37,9 @@ from yarrow.datastream.connectors.kafka.reading.source_settings import KafkaSour
 
 _LOG = logging.getLogger(__name__)
 
+#: Seconds for which a cluster that is not active rests, where no discovery ends its rest.
+_REST_SECONDS = 10.0
+
 
 @dataclass(frozen=True, slots=True)
 class DynamicKafkaEnumeratorState:
@@ -231,12 +234,17 @@ class DynamicKafkaEnumerator(SplitEnumerator[KafkaPartitionSplit]):
         except KafkaConnectorError as error:
             if self._settings.is_active(name):
                 raise
-            _LOG.warning(
-                "Kafka: cluster %s is not active, and rests until the next discovery: %s", name, error
-            )
+            _LOG.warning("Kafka: cluster %s is not active, and rests for a time: %s", name, error)
             if (cluster := self._clusters.pop(name, None)) is not None:
                 self._waiting[name] = cluster.enumerator.snapshot_state(0)
                 cluster.enumerator.close()
+                if self._settings.discovery_seconds is None:
+                    self._context.call_later(_REST_SECONDS, lambda: self._end_rest(name, cluster.settings))
+
+    def _end_rest(self, name: str, settings: KafkaSourceSettings) -> None:
+        """Read a cluster again, where the service is not asked again."""
+        if not self._closed:
+            self._add(name, settings)
 
     # ------------------------------------------------------------------ readers
 

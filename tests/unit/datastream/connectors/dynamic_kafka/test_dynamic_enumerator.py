@@ -255,6 +255,30 @@ def test_the_errors_of_a_cluster_that_is_not_active_let_it_rest(topics: Topics) 
     assert ids(context) == ["east/t-0", "west/t-0"]
 
 
+def test_a_bounded_job_waits_for_a_cluster_that_is_not_active(topics: Topics) -> None:
+    told = Told(east=["t"], west=["t"])
+    told.inactive.add("west")
+    topics["west:1"] = KafkaTopicMissingError("its topics are moved away")
+    _, context = started(told, bounded=True)
+    context.pass_time()
+    assert ids(context) == ["east/t-0"] and context.ended == []
+    topics["west:1"] = {"t": 1}
+    context.pass_time()
+    assert ids(context) == ["east/t-0", "west/t-0"] and context.ended
+    assert context.later == []
+
+
+def test_a_resting_cluster_stays_at_rest_when_the_enumerator_ends(topics: Topics) -> None:
+    told = Told(east=["t"])
+    told.inactive.add("east")
+    topics["east:1"] = KafkaTopicMissingError("its topics are moved away")
+    enumerator, context = started(told)
+    topics["east:1"] = {"t": 1}
+    enumerator.close()
+    context.pass_time()
+    assert context.assigned == [] and context.later == []
+
+
 def test_splits_that_come_back_while_their_cluster_rests_are_read_again(topics: Topics) -> None:
     told = Told(east=["t"], west=["t"])
     enumerator, context = started(told, **DISCOVERING, partition_discovery_interval_ms=1000)
