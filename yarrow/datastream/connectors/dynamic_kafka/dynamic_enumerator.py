@@ -237,6 +237,7 @@ class DynamicKafkaEnumerator(SplitEnumerator[KafkaPartitionSplit]):
             _LOG.warning("Kafka: cluster %s is not active, and rests for a time: %s", name, error)
             if (cluster := self._clusters.pop(name, None)) is not None:
                 self._waiting[name] = cluster.enumerator.snapshot_state(0)
+                self._removed.update(cluster.enumerator.removed)
                 cluster.enumerator.close()
                 if self._settings.discovery_seconds is None:
                     self._context.call_later(_REST_SECONDS, lambda: self._end_rest(name, cluster.settings))

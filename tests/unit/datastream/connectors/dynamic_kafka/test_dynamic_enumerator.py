@@ -255,6 +255,22 @@ def test_the_errors_of_a_cluster_that_is_not_active_let_it_rest(topics: Topics) 
     assert ids(context) == ["east/t-0", "west/t-0"]
 
 
+def test_a_reader_hears_what_a_resting_cluster_had_lost_before(topics: Topics) -> None:
+    told = Told(east=["t", "u"])
+    enumerator, context = started(told, **DISCOVERING, partition_discovery_interval_ms=1000)
+    topics["east:1"] = {"t": 1}
+    told.clusters = {"east": ["t"]}
+    context.pass_time()
+    told.inactive.add("east")
+    topics["east:1"] = KafkaTopicMissingError("its topics are moved away")
+    context.pass_time()
+    for heard in (["east/u-0"], ["east/u-0"] * 2):
+        enumerator.add_reader(0)
+        assert context.removed == ["east/u-0", *heard]
+        topics["east:1"] = {"t": 1}
+        context.pass_time()
+
+
 def test_a_bounded_job_waits_for_a_cluster_that_is_not_active(topics: Topics) -> None:
     told = Told(east=["t"], west=["t"])
     told.inactive.add("west")
