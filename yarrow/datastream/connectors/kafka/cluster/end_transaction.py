@@ -256,11 +256,14 @@ class TransactionClient:
         async def end_connections() -> None:
             manager.close()
 
-        # On the thread of the connections, which would otherwise use what is closed beside it.
-        with suppress(errors.KafkaError):
-            manager.run(end_connections)
-        net.stop(_STOP_MS)
-        net.close()
+        try:
+            # On the thread of the connections, which would otherwise use what is closed beside it.
+            if manager is not None:
+                with suppress(errors.KafkaError):
+                    manager.run(end_connections)
+        finally:
+            net.stop(_STOP_MS)
+            net.close()
 
     def _of_coordinator(self, verb: str, name: str, ask: Callable[[Any], Awaitable[T]]) -> T:
         async def find_and_ask() -> T:
@@ -302,6 +305,10 @@ class TransactionClient:
             )
             failed.is_transient = not isinstance(error, errors.KafkaError) or _passes(error)
             raise failed from error
+        except BaseException:
+            # A fault of the library: its connections are in no known state.
+            self.close()
+            raise
         return answered
 
     def _reason(self, error: errors.KafkaError) -> str:

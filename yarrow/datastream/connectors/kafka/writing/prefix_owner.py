@@ -36,6 +36,8 @@ _LOG = logging.getLogger(__name__)
 _LOOK_SECONDS: Final = 0.5
 #: Names that one question asks for.
 _NAMES_OF_QUESTION: Final = 1000
+#: Seconds for which one beat is tried.
+_ANSWER_SECONDS: Final = BEAT_SECONDS
 #: Seconds that the end of a subtask waits until brokers know it.
 _RELEASE_SECONDS: Final = 2.0
 
@@ -118,21 +120,29 @@ class PrefixOwner:
         )
 
     def _run(self) -> None:
-        client = TransactionClient(self._settings.producer, self._settings.properties, BEAT_SECONDS)
+        client = TransactionClient(self._settings.producer, self._settings.properties, _ANSWER_SECONDS)
         fails = False
-        while not self._ended.wait(BEAT_SECONDS):
-            fails = self._beat(client, Mark.OWNS, told=fails)
-        if self._releases:
-            self._beat(client, Mark.RELEASED, told=fails)
-        client.close()
+        try:
+            while not self._ended.wait(BEAT_SECONDS):
+                fails = self._beat(client, Mark.OWNS, told=fails)
+            if self._releases:
+                self._beat(client, Mark.RELEASED, told=fails)
+        finally:
+            client.close()
 
     def _beat(self, client: TransactionClient, mark: Mark, *, told: bool) -> bool:
         """Tell the brokers; True if that failed. `told`: the log has the failure already."""
         try:
             client.register(self._name, mark)
-        except KafkaTransactionError as error:
+        except Exception as error:
+            # Also what no request should raise: a thread that ends here would end the claim in silence.
             if not told:
-                _LOG.warning("The prefix %r is not kept for this job meanwhile: %s", self._prefix, error)
+                _LOG.warning(
+                    "The prefix %r is not kept for this job meanwhile: %s",
+                    self._prefix,
+                    error,
+                    exc_info=not isinstance(error, KafkaTransactionError),
+                )
             return True
         return False
 

@@ -5,6 +5,7 @@ The requests are kept in a list here. What brokers make of them is shown by test
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from itertools import pairwise
 from types import SimpleNamespace
@@ -17,11 +18,15 @@ from yarrow.datastream.connectors.base import DeliveryGuarantee
 from yarrow.datastream.connectors.kafka import KafkaRecordSerializationSchema, KafkaSink, ProducerRecord
 from yarrow.datastream.connectors.kafka.cluster.client import ClusterClient
 from yarrow.datastream.connectors.kafka.cluster.end_transaction import TransactionClient, TransactionFacts
-from yarrow.datastream.connectors.kafka.cluster.kafka_errors import KafkaPrefixInUseError
+from yarrow.datastream.connectors.kafka.cluster.kafka_errors import (
+    KafkaPrefixInUseError,
+    KafkaTransactionError,
+)
 from yarrow.datastream.connectors.kafka.writing import prefix_owner
 from yarrow.datastream.connectors.kafka.writing.prefix_claims import Mark, owner_name, owners_prefix
 from yarrow.datastream.connectors.kafka.writing.prefix_owner import PrefixOwner
 from yarrow.datastream.connectors.kafka.writing.record_serialization import Encode
+from yarrow.datastream.connectors.kafka.writing.sink_settings import KafkaSinkSettings
 
 OWN = "5" * 32
 
@@ -36,6 +41,11 @@ class RegistryGone(KafkaRecordSerializationSchema[Any]):
         raise SchemaUnavailableError("gone")
 
 
+def sink_settings() -> KafkaSinkSettings:
+    builder = KafkaSink.builder().set_bootstrap_servers("localhost:1").set_record_serializer(RegistryGone())
+    return builder.set_transactional_id_prefix("p").build().settings
+
+
 @pytest.mark.parametrize("leaves_out_rows", [False, True])
 def test_a_writer_that_cannot_be_made_keeps_no_prefix(
     monkeypatch: pytest.MonkeyPatch, leaves_out_rows: bool
@@ -46,8 +56,7 @@ def test_a_writer_that_cannot_be_made_keeps_no_prefix(
     monkeypatch.setattr(ClusterClient, "require_topic", lambda cluster, topic: None)
     monkeypatch.setattr(ClusterClient, "broker_setting", lambda cluster, name: None)
     monkeypatch.setattr(TransactionClient, "listed", lambda client, prefix, *states: [])
-    builder = KafkaSink.builder().set_bootstrap_servers("localhost:1").set_record_serializer(RegistryGone())
-    sink = builder.set_transactional_id_prefix("p").build()
+    sink = KafkaSink[Any](sink_settings())
     assert sink.create_committer() is not None
     context: Any = SimpleNamespace(
         leaves_out_rows=leaves_out_rows,
@@ -120,3 +129,41 @@ def test_an_owner_is_found_among_thousands_of_former_jobs(monkeypatch: pytest.Mo
     # Others that claim at the same time see that this job lives, also during its first look.
     assert all(later - earlier <= 4 for earlier, later in pairwise(names.claims))
     assert len(names.claims) > 5
+
+
+class Beats(TransactionClient):
+    """The connection of beats, which fails in different ways."""
+
+    made: Beats
+    #: A beat came behind the failed ones.
+    goes_on = threading.Event()
+
+    def __init__(self, settings: Any, properties: Any, timeout_seconds: float) -> None:
+        Beats.made = self
+        self.marks: list[int] = []
+        self.closed = False
+
+    def register(self, name: str, timeout_ms: int) -> None:
+        self.marks.append(timeout_ms)
+        if len(self.marks) > 2:
+            self.goes_on.set()
+            return
+        raise [RuntimeError("of the library"), KafkaTransactionError("no answer")][len(self.marks) - 1]
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def test_beats_go_on_behind_any_error_and_end_with_the_connection(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(prefix_owner, "TransactionClient", Beats)
+    monkeypatch.setattr(prefix_owner, "BEAT_SECONDS", 0.001)
+    owner = PrefixOwner(sink_settings(), OWN)
+    owner._thread.start()
+    assert Beats.goes_on.wait(60)
+    owner.close()
+    owner._thread.join(60)
+    assert Beats.made.closed and Beats.made.marks[-1] == Mark.RELEASED
+    told = [entry.getMessage() for entry in caplog.records if "is not kept" in entry.getMessage()]
+    assert told == ["The prefix 'p' is not kept for this job meanwhile: of the library"]
