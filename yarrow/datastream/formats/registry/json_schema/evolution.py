@@ -57,7 +57,7 @@ class _Faults:
                     return fault
         # A schema may require a field that its properties do not name.
         for name in sorted(declared.required - written.required):
-            if name not in written.properties and written.rest is None:
+            if name not in written.properties and written.rest is None and not written.is_open:
                 inner = f"{path}.{name}" if path else name
                 return _fault(inner, "the writer's schema lacks it, and the reader's requires it")
         if declared.rest is None:
@@ -82,9 +82,9 @@ def _new_fields(
         for name, part in written.properties.items():
             inner = f"{path}.{name}" if path else name
             known = declared.properties.get(name, declared.rest)
-            if known is None:
+            if known is None and not declared.is_open:
                 yield inner
-            else:
+            elif known is not None:
                 yield from _new_fields(part, known, inner, seen)
     if written.items is not None and declared.items is not None:
         yield from _new_fields(written.items, declared.items, path, seen)

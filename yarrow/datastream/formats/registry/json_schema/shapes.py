@@ -36,6 +36,10 @@ _SHAPING: Final = frozenset(
         "items",
     }
 )
+#: Words that may tell fields of objects, and that a shape does not follow.
+_UNFOLLOWED: Final = frozenset(
+    {"patternProperties", "if", "dependentSchemas", "dependencies", "$dynamicRef", "$recursiveRef"}
+)
 
 
 @dataclass(slots=True, eq=False)
@@ -50,6 +54,8 @@ class JsonShape:
     items: JsonShape | None = None
     #: Fields of objects that are not named; None = any.
     rest: JsonShape | None = None
+    #: Whether the schema may tell more fields than these, so that a reader keeps fields that are not named.
+    is_open: bool = False
 
     def shown(self) -> str:
         """The kinds, for errors."""
@@ -84,8 +90,14 @@ class _Shapes:
         for word in ("anyOf", "oneOf"):
             if branches := schema.get(word):
                 shapes.append(_any_of([self.of(branch, resolver) for branch in branches]))
+        if _UNFOLLOWED & schema.keys():
+            shapes.append(JsonShape(is_open=True))
         # A schema that is a reference alone is the shape referred to, which may be the one that is being made.
-        return shapes[0] if len(shapes) == 1 else _all_of(shapes)
+        made = shapes[0] if len(shapes) == 1 else _all_of(shapes)
+        if made.is_open and "unevaluatedProperties" in schema:
+            # The word is not about fields that another word tells, and some of those are not known here.
+            made.rest = None
+        return made
 
     def _reference(self, reference: str, resolver: Any) -> JsonShape:
         place = resolver.base_uri, reference
@@ -151,6 +163,7 @@ def _all_of(shapes: list[JsonShape]) -> JsonShape:
         merged.required |= shape.required
         merged.items = shape.items if merged.items is None else ANY if shape.items else merged.items
         merged.rest = shape.rest if merged.rest is None else ANY if shape.rest else merged.rest
+        merged.is_open |= shape.is_open
     return merged
 
 
@@ -159,14 +172,20 @@ def _any_of(shapes: list[JsonShape]) -> JsonShape:
     structured = [shape for shape in shapes if shape.kinds & {"object", "array"}]
     if len(structured) == 1:
         (one,) = structured
-        return JsonShape(kinds, one.properties, one.required, one.items, one.rest)
-    merged = JsonShape(kinds)
+        return JsonShape(kinds, one.properties, one.required, one.items, one.rest, one.is_open)
+    merged = JsonShape(kinds, is_open=any(map(_takes_unnamed, structured)))
     for shape in structured:
         for name in shape.properties:
             merged.properties[name] = ANY
     if structured:
         merged.required = frozenset.intersection(*(shape.required for shape in structured))
     return merged
+
+
+def _takes_unnamed(branch: JsonShape) -> bool:
+    """Whether a branch tells fields of objects without their names. One that only requires fields tells none."""
+    takes_any = not branch.properties and not branch.required
+    return "object" in branch.kinds and (branch.is_open or branch.rest is not None or takes_any)
 
 
 # ---------------------------------------------------------------------- declared types

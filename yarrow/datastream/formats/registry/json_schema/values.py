@@ -18,7 +18,7 @@ Read = Callable[[Any], Any]
 def dict_reader(shape: JsonShape, *, keeps_others: bool) -> Read:
     """Return a function that checks the kinds of a decoded value and its fields, and returns the value.
 
-    Fields that the shape does not know are left out unless `keeps_others`.
+    Fields that the shape does not know are left out unless `keeps_others`, or the shape is open.
     """
     return _Readers(keeps_others).of(shape)
 
@@ -57,7 +57,7 @@ class _Readers:
     def _objects(self, shape: JsonShape) -> Read:
         named = {name: self.of(part) for name, part in shape.properties.items()}
         rest = None if shape.rest is None else self.of(shape.rest)
-        if rest is None and (self._keeps_others or not named):
+        if rest is None and (self._keeps_others or shape.is_open or not named):
             rest = _as_it_is
         required = sorted(shape.required)
 

@@ -19,6 +19,7 @@ from yarrow.datastream.formats.registry.json_schema.writing import ConfluentRegi
 from yarrow.datastream.formats.registry.registered_schema import JSON, RegisteredSchema
 
 _TREE = {"properties": {"x": {"type": "integer"}, "next": {"$ref": "#"}}}
+_OPEN = {"type": "object", "patternProperties": {"^y": {"type": "integer"}}, "properties": {"x": {}}}
 
 
 def shape(schema: Any) -> JsonShape:
@@ -60,6 +61,7 @@ def row(kind: TypeInformation) -> JsonShape:
         (_TREE, shape(_TREE)),
         (of("integer", required=["x", "y"]), shape(of("integer", required=["x", "y"]))),
         ({"allOf": [of("integer")], "required": ["y"]}, shape({"type": "object", "required": ["y"]})),
+        (_OPEN, shape(of("integer", required=["y"]))),
     ],
 )  # fmt: skip
 def test_what_can_be_read(written: Any, declared: JsonShape) -> None:
@@ -118,3 +120,4 @@ def test_fields_of_the_writer_alone() -> None:
     assert new_fields(shape(written), shape(written)) == []
     assert new_fields(shape(of(of("integer"))), row(Types.MAP(Types.STRING(), Types.LONG()))) == []
     assert new_fields(shape(_TREE), shape(_TREE)) == []
+    assert new_fields(shape(written), shape(_OPEN)) == []

@@ -65,6 +65,46 @@ def test_further_fields_are_left_out_or_kept() -> None:
     assert dict_reader(known, keeps_others=True)(value) == value
 
 
+_A = {"type": "object", "properties": {"a": {"type": "integer"}}}
+_B = {"properties": {"b": {"type": "integer"}}}
+_NUMBERS = {"type": "object", "additionalProperties": {"type": "integer"}}
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        _A | {"patternProperties": {"^b": {"type": "integer"}}},
+        _A | {"patternProperties": {"^b": {"type": "integer"}}, "additionalProperties": False},
+        _A | {"if": {"required": ["a"]}, "then": _B, "else": {}},
+        _A | {"if": {"required": ["a"]}, "then": _B, "unevaluatedProperties": {"type": "string"}},
+        _A | {"dependentSchemas": {"a": _B}},
+        {"$schema": "http://json-schema.org/draft-07/schema#", **_A, "dependencies": {"a": _B}},
+        _A | {"allOf": [{"patternProperties": {"^b": {"type": "integer"}}}]},
+        {"anyOf": [_A | {"required": ["c"]}, _NUMBERS]},
+        {"anyOf": [_A | {"required": ["c"]}, {"type": "object"}]},
+        {"oneOf": [{"type": "null"}, _A | {"patternProperties": {"^b": {"type": "integer"}}}]},
+        _A | {"anyOf": [_NUMBERS, _A | {"required": ["c"]}]},
+    ],
+)
+def test_fields_that_other_words_of_a_schema_tell_are_kept(schema: Any) -> None:
+    value = {"a": 1, "b": 2}
+    document = JsonDocument.of(json.dumps(schema))
+    assert document.validator().is_valid(value)
+    assert dict_reader(shape_of_document(document), keeps_others=False)(value) == value
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        _A | {"anyOf": [{"required": ["a"]}, {"required": ["c"]}]},
+        {"anyOf": [_A, {"type": "object", "properties": {"c": {"type": "string"}}}]},
+        _A | {"propertyNames": {"maxLength": 3}},
+    ],
+)
+def test_fields_that_no_word_of_a_schema_tells_are_left_out(schema: Any) -> None:
+    assert dict_reader(shape(schema), keeps_others=False)({"a": 1, "b": 2}) == {"a": 1}
+
+
 def test_a_field_of_another_kind_is_named() -> None:
     schema = {"properties": {"a": {"properties": {"b": {"type": "integer"}}, "required": ["b"]}}}
     read = dict_reader(shape(schema), keeps_others=False)
