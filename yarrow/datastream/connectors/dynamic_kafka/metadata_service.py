@@ -32,7 +32,11 @@ class KafkaMetadataService(ABC):
 
     @abstractmethod
     def is_cluster_active(self, kafka_cluster_id: str) -> bool:
-        """Return False for a cluster that is taken out of use: errors of its brokers do not fail the job."""
+        """Return False for a cluster that is taken out of use.
+
+        The search for its partitions may then fail: the source searches again later. A reader that has partitions of
+        it still fails the job behind `broker.unreachable.timeout.ms`, so tell its streams without it, too.
+        """
 
     def close(self) -> None:
         """Release what the service holds."""
