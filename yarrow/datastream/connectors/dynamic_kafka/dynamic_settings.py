@@ -6,6 +6,7 @@ client library.
 
 from __future__ import annotations
 
+import copy
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -118,14 +119,38 @@ class ClusterLookUp:
     """Tells the fetch threads of one reader how clusters are reached. Any thread of this process may call it."""
 
     def __init__(self, settings: DynamicSourceSettings) -> None:
-        self._settings = settings
+        # A source may make several readers, one behind the other. Each closes its own service.
+        self._settings = replace(settings, service=copy.deepcopy(settings.service))
+        #: Held by the thread that asks or closes the service.
         self._lock = threading.Lock()
+        self._is_ending = False
+        self._is_closed = False
 
     def __call__(self, cluster: str) -> KafkaSourceSettings | str:
         """Return the settings of a cluster, or why they are not known."""
         with self._lock:
-            try:
-                found = self._settings.clusters().settings
-            except KafkaMetadataError as error:
-                return str(error)
+            found = "the reader has ended" if self._is_closed else self._ask(cluster)
+        if self._is_ending:
+            self._close_if_free()
+        return found
+
+    def _ask(self, cluster: str) -> KafkaSourceSettings | str:
+        try:
+            found = self._settings.clusters().settings
+        except KafkaMetadataError as error:
+            return str(error)
         return found.get(cluster) or f"metadata service {self._settings.service_name} does not tell of it"
+
+    def close(self) -> None:
+        """Close the reader's service, without waiting for a thread that is asking it: that one closes it then."""
+        self._is_ending = True
+        self._close_if_free()
+
+    def _close_if_free(self) -> None:
+        if self._lock.acquire(blocking=False):
+            try:
+                if not self._is_closed:
+                    self._is_closed = True
+                    self._settings.service.close()
+            finally:
+                self._lock.release()

@@ -77,6 +77,7 @@ class KafkaSourceReader(SourceReader[Any, KafkaPartitionSplit]):
             takes_records=self._rows.takes_records,
             look_up=look_up,
         )
+        self._look_up = look_up
         self._is_started = False
         self._open: dict[str, _OpenPartition] = {}
         #: Partitions that ended, for the stream that reads on behind a history.
@@ -296,6 +297,8 @@ class KafkaSourceReader(SourceReader[Any, KafkaPartitionSplit]):
         """End the fetch threads."""
         if self._is_started:
             self._fetchers.close()
+        if self._look_up is not None:
+            self._look_up.close()
 
 
 def _behind(item: FetchedMessages, taken: int) -> FetchedMessages:

@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from itertools import pairwise
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from yarrow.datastream.connectors.kafka.cluster.client import (
     OFFSET_BEGINNING,
@@ -78,9 +78,19 @@ _MISSING: Final = frozenset(
         KafkaError.UNKNOWN_TOPIC_ID,
     }
 )
-#: Asks for the settings of a cluster by its id; a text says why they are not known now.
-LookUp = Callable[[str], KafkaSourceSettings | str]
 _NOT_THERE: Final = frozenset({KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE})
+
+
+class LookUp(Protocol):
+    """Tells the fetch threads of one reader how clusters are reached. Any thread may call it."""
+
+    def __call__(self, cluster: str) -> KafkaSourceSettings | str:
+        """Return the settings of a cluster by its id, or why they are not known now."""
+        ...
+
+    def close(self) -> None:
+        """Release what it holds. The reader ends."""
+        ...
 
 
 class PartitionFetcher:
