@@ -47,7 +47,8 @@ class JsonDocument:
     def of(text: str, referred: Mapping[str, str] | None = None) -> JsonDocument:
         """Return the document of a text and of the texts that it refers to by these names.
 
-        Raises InvalidProgramError for a text that is no JSON Schema.
+        Raises InvalidProgramError for a text that is no JSON, or that refers to others. What the words of the schema
+        say is left to its shape and its validator.
         """
         library = json_schema_library()
         try:
@@ -63,18 +64,24 @@ class JsonDocument:
         bases = {place, *(_own_place(part, place) for part in parts.values())}
         resources = {urljoin(base, name): part for name, part in parts.items() for base in bases}
         try:
-            registry = library.Registry([*resources.items(), (place, root)], retriever=_refuse)
-            made = JsonDocument(root, list(parts.values()), registry, place)
-            made.validator()
+            registry = library.Registry(
+                [*resources.items(), (place, root)], draft=_draft_of(root), retriever=_refuse
+            )
+            return JsonDocument(root, list(parts.values()), registry, place)
         except (ValueError, library.ReferencingError) as error:
             raise InvalidProgramError(f"a JSON Schema cannot be used: {_first_line(error)}") from None
-        return made
 
     def validator(self) -> Any:
-        """Return the library's validator of values. Formats of texts are not checked, as JSON Schema has it."""
-        return json_schema_library().validator_for(
-            self.root, registry=self._registry, base_uri=self._place, offline=True
-        )
+        """Return the library's validator of values. Formats of texts are not checked, as JSON Schema has it.
+
+        Raises InvalidProgramError for a schema that breaks its draft, or whose draft the library does not know.
+        """
+        library = json_schema_library()
+        make = library.validator_for if _names_draft(self.root) else library.Draft7Validator
+        try:
+            return make(self.root, registry=self._registry, base_uri=self._place, offline=True)
+        except (ValueError, library.ReferencingError) as error:
+            raise InvalidProgramError(f"a JSON Schema cannot be used: {_first_line(error)}") from None
 
     def in_order(self, found: Any) -> Any:
         """Return what the resolver has found with its fields in the order of the text. The library sorts them."""
@@ -95,6 +102,21 @@ def _parts(schema: Any) -> Iterator[Any]:
     if isinstance(schema, dict | list):
         for part in schema.values() if isinstance(schema, dict) else schema:
             yield from _parts(part)
+
+
+def _names_draft(root: Any) -> bool:
+    return isinstance(root, dict) and "$schema" in root
+
+
+def _draft_of(root: Any) -> int:
+    """The library's number of the draft of a schema, and of those that it refers to where they name none.
+
+    Registries take a schema that names no draft as one of draft-07.
+    """
+    library = json_schema_library()
+    if not _names_draft(root):
+        return int(library.Draft7)
+    return int(getattr(library, library.validator_cls_for(root).__name__.removesuffix("Validator")))
 
 
 def _own_place(schema: Any, base: str) -> str:

@@ -94,13 +94,14 @@ class JsonMessages:
         try:
             document = JsonDocument.of(schema.text, dict(schema.referred))
             written = shape_of_document(document)
+            validator = document.validator() if self._validates else None
         except InvalidProgramError as error:
             return self._refusing(schema_id, str(error))
         own = self._choice
         is_own = own is not None and (own.text, own.referred) == (schema.text, schema.referred)
         if not is_own and (fault := self._fault(written)) is not None:
             return self._refusing(schema_id, fault)
-        return self._validating(schema_id, document.validator()) if self._validates else None
+        return None if validator is None else self._validating(schema_id, validator)
 
     def _fault(self, written: JsonShape) -> str | None:
         """Why the reader does not read messages of another schema; None = it does."""

@@ -94,7 +94,7 @@ class ConfluentRegistryJsonDeserializationSchema(DeserializationSchema[Any], Kee
         if row_type is not None:
             row_reader(row_type, missing_is_error=False)  # refuses a type without a form in JSON
         if choice is not None:
-            self._shape: JsonShape = _shape_of(choice)
+            self._shape: JsonShape = _shape_of(choice, validates)
         elif row_type is not None:
             self._shape = shape_of_type(row_type)
 
@@ -172,9 +172,12 @@ class ConfluentRegistryJsonDeserializationSchema(DeserializationSchema[Any], Kee
         return type(self), self._state
 
 
-def _shape_of(choice: ReaderChoice) -> JsonShape:
+def _shape_of(choice: ReaderChoice, validates: bool = False) -> JsonShape:
     try:
-        return shape_of_document(JsonDocument.of(choice.text, dict(choice.referred)))
+        document = JsonDocument.of(choice.text, dict(choice.referred))
+        if validates:
+            document.validator()  # messages of this schema could not be validated, so that the program is refused
+        return shape_of_document(document)
     except InvalidProgramError as error:
         raise InvalidProgramError(f"{_READER}: {choice}: {error}") from None
 

@@ -18,7 +18,7 @@ from yarrow.common.typeinfo import (
     TupleTypeInfo,
     TypeInformation,
 )
-from yarrow.datastream.formats.registry.json_schema.document import JsonDocument
+from yarrow.datastream.formats.registry.json_schema.document import JsonDocument, json_schema_library
 from yarrow.runtime.common.errors import InvalidProgramError
 
 KINDS: Final = frozenset({"null", "boolean", "integer", "number", "string", "array", "object"})
@@ -69,7 +69,7 @@ def shape_of_document(document: JsonDocument) -> JsonShape:
     """Return the shape of a schema. Raises InvalidProgramError for one that is no JSON Schema."""
     try:
         return _Shapes(document).of(document.root, document.resolver)
-    except (ValueError, TypeError, AttributeError, KeyError) as error:
+    except (ValueError, TypeError, AttributeError, KeyError, json_schema_library().ReferencingError) as error:
         raise InvalidProgramError(f"a JSON Schema cannot be used: {error}") from None
 
 
@@ -126,7 +126,10 @@ class _Shapes:
 def _kinds(schema: Mapping[str, Any]) -> frozenset[str]:
     told = schema.get("type")
     if told is not None:
-        return frozenset([told] if isinstance(told, str) else told)
+        kinds = frozenset([told] if isinstance(told, str) else told)
+        if not kinds <= KINDS:
+            raise ValueError(f"a type is one of {', '.join(sorted(KINDS))}, not {told!r}")
+        return kinds
     values = [schema["const"]] if "const" in schema else schema.get("enum")
     if values:
         return frozenset(map(kind_of, values))

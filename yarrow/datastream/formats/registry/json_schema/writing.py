@@ -98,6 +98,9 @@ class ConfluentRegistryJsonSerializationSchema(RegistrySerializationSchema):
     ) -> None:
         super().__init__(settings, subject, registration, schema)
         self._validates = validates
+        shape_of_document(self._document)  # a program whose schema cannot be used fails where it is built
+        if validates:
+            self._document.validator()
         is_named = isinstance(subject, str) or subject is SubjectNameStrategy.TOPIC_NAME
         if not self.record_name and not is_named:
             raise InvalidProgramError(

@@ -11,11 +11,14 @@ from hypothesis import strategies as st
 
 from yarrow.common.typeinfo import Types
 from yarrow.datastream.formats.registry.json_schema.document import JsonDocument
+from yarrow.datastream.formats.registry.json_schema.reading import ConfluentRegistryJsonDeserializationSchema
 from yarrow.datastream.formats.registry.json_schema.row_schemas import row_type_of_shape
 from yarrow.datastream.formats.registry.json_schema.shapes import JsonShape, shape_of_document
 from yarrow.datastream.formats.registry.json_schema.values import dict_reader
+from yarrow.datastream.formats.registry.json_schema.writing import ConfluentRegistryJsonSerializationSchema
 from yarrow.runtime.common.errors import InvalidProgramError
 
+_NOWHERE = "http://127.0.0.1:1"
 _NAMES = st.sampled_from("abc")
 _LEAVES: list[tuple[Any, Any]] = [
     ({"type": "string"}, st.text(max_size=3)),
@@ -175,7 +178,46 @@ def test_schemas_without_a_row_type_are_refused(schema: Any, problem: str) -> No
 )
 def test_texts_that_are_no_schema_are_refused(text: str, problem: str) -> None:
     with pytest.raises(InvalidProgramError, match=problem):
-        JsonDocument.of(text)
+        shape_of_document(JsonDocument.of(text))
+    with pytest.raises(InvalidProgramError, match=problem):
+        JsonDocument.of(text).validator()
+
+
+def test_a_schema_that_names_no_draft_is_one_of_draft_07() -> None:
+    pair = {"type": "array", "items": [{"type": "string"}, {"type": "integer"}]}
+    schema = {"type": "object", "properties": {"pair": pair}, "dependencies": {"a": ["b"]}}
+    parts = {"part.json": json.dumps(schema)}
+    document = JsonDocument.of(json.dumps({"allOf": [{"$ref": "part.json"}]}), parts)
+    assert shape_of_document(document).properties["pair"].kinds == {"array"}
+    is_valid = document.validator().is_valid
+    assert is_valid({"pair": ["x", 1], "a": 1, "b": 2})
+    assert not is_valid({"pair": [1, 1]}) and not is_valid({"a": 1})
+
+
+def test_a_schema_of_a_draft_takes_the_words_of_that_draft() -> None:
+    later = {"$schema": "https://json-schema.org/draft/2020-12/schema", "allOf": [{"$ref": "part.json"}]}
+    part = json.dumps({"properties": {"pair": {"prefixItems": [{"type": "string"}]}}})
+    is_valid = JsonDocument.of(json.dumps(later), {"part.json": part}).validator().is_valid
+    assert is_valid({"pair": ["x"]}) and not is_valid({"pair": [1]})
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [{"$schema": "http://shop/own-draft", "type": "object"}, {"type": "object", "maxProperties": "many"}],
+)
+def test_only_a_program_that_validates_needs_a_validator(schema: Any) -> None:
+    text = json.dumps(schema)
+    assert shape(schema).kinds == {"object"}
+    reading, writing = (
+        ConfluentRegistryJsonDeserializationSchema.for_generic,
+        ConfluentRegistryJsonSerializationSchema.for_generic,
+    )
+    reading(text, _NOWHERE)
+    writing("s", text, _NOWHERE, validate=False)
+    with pytest.raises(InvalidProgramError, match="the schema of the program: a JSON Schema cannot be used"):
+        reading(text, _NOWHERE, validate=True)
+    with pytest.raises(InvalidProgramError, match="a JSON Schema cannot be used"):
+        writing("s", text, _NOWHERE)
 
 
 def test_references_are_found_beside_the_schema_that_refers_to_them() -> None:
