@@ -16,6 +16,7 @@ from yarrow.datastream.connectors.base import Sink
 from yarrow.datastream.connectors.kafka import FlinkKafkaProducer, Semantic
 from yarrow.datastream.connectors.kafka.cluster.kafka_errors import KafkaPrefixInUseError
 from yarrow.datastream.connectors.kafka.writing import prefix_claims, prefix_owner
+from yarrow.datastream.connectors.kafka.writing.prefix_claims import Mark, Sign, owner_name
 from yarrow.datastream.connectors.kafka.writing.prefix_owner import PrefixOwner
 from yarrow.embedded.mini_cluster import mini_cluster
 from yarrow.runtime.common.ids import JobID
@@ -50,12 +51,19 @@ def no_watch(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("quick_beats")
 def test_a_second_job_is_refused_while_the_first_lives(target: TopicUnderTest) -> None:
-    first = target.job(2, job=FIRST)
+    first = target.job(job=FIRST)
     first.write(ROWS[:20])
     for _ in range(2):
         with pytest.raises(KafkaPrefixInUseError) as told:
             target.job(2, job=SECOND)
-        for part in (target.prefix, target.topic, str(FIRST), str(SECOND), "set_transactional_id_prefix"):
+        for part in (
+            target.prefix,
+            target.topic,
+            str(FIRST),
+            str(SECOND),
+            "set_transactional_id_prefix",
+            "TaskExecutors",
+        ):
             assert part in str(told.value)
     first.checkpoint()
     first.write(ROWS)
@@ -66,6 +74,29 @@ def test_a_second_job_is_refused_while_the_first_lives(target: TopicUnderTest) -
     second.write(ROWS)
     second.end()
     target.require_exactly_once(ROWS + ROWS)
+
+
+@pytest.mark.usefixtures("quick_beats")
+def test_the_prefix_stays_while_another_subtask_writes(
+    target: TopicUnderTest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = target.job(2, job=FIRST)
+    first.write(ROWS)
+    early, late = first.subtasks
+    early.finish()
+    first.checkpoint()
+    early.close()
+    first.subtasks.remove(early)
+    with target.client() as client:
+        told = Sign.of(client.find(owner_name(target.prefix, str(FIRST))))
+    assert told is not None and told.mark is Mark.OWNS
+    late.finish()
+    first.checkpoint()
+    first.cancel()
+    # The whole job has ended, which nobody told: the next one waits as long as for a killed job.
+    monkeypatch.setattr(prefix_claims, "WATCH_SECONDS", 0.0)
+    target.job(job=SECOND).cancel()
+    target.require_exactly_once(ROWS)
 
 
 @pytest.mark.usefixtures("no_watch")

@@ -136,7 +136,7 @@ class KafkaSink(Sink[T], Generic[T]):
         writer = TransactionalKafkaWriter(settings, names, self._client, timeout_ms)
         try:
             if context.subtask_index == 0 and self._settings.prefix != SHARED_PREFIX:
-                writer.claim_prefix(PrefixOwner(self._settings, context.job_id))
+                writer.claim_prefix(PrefixOwner(self._settings, context.job_id, context.parallelism))
             writer.abort_leftovers()
         except BaseException:
             writer.close()

@@ -132,6 +132,8 @@ class TransactionalKafkaWriter(SinkWriter[Any]):
         return self._producer
 
     def flush(self, end_of_input: bool) -> None:
+        if end_of_input and self._owner is not None:
+            self._owner.input_ended()
         if self._name is None:
             return
         producer = self._take_client()

@@ -45,16 +45,18 @@ _RELEASE_SECONDS: Final = 2.0
 class PrefixOwner:
     """The claim of one job on the prefix of its sink."""
 
-    def __init__(self, settings: KafkaSinkSettings, job_id: str) -> None:
+    def __init__(self, settings: KafkaSinkSettings, job_id: str, parallelism: int) -> None:
+        """`parallelism`: how many subtasks the sink has."""
         assert settings.prefix is not None
         self._settings = settings
         self._prefix = settings.prefix
         self._job_id = job_id
+        self._parallelism = parallelism
         self._name = owner_name(self._prefix, job_id)
         self._ended = threading.Event()
         #: When the job said last that it claims the prefix, in seconds.
         self._claimed = 0.0
-        #: False = nothing is told at the end, as after SIGKILL. Tests set it.
+        #: False = nothing is told at the end: others of the job may write, or a test stands for SIGKILL.
         self._releases = True
         self._thread = threading.Thread(target=self._run, name="kafka prefix owner", daemon=True)
 
@@ -81,7 +83,7 @@ class PrefixOwner:
         if watch.watched:
             _LOG.warning(
                 "The sink waits up to %.0f s to see whether %s with its transactional id prefix %r still runs."
-                " It did not end in order",
+                " The brokers were not told of its end",
                 WATCH_SECONDS,
                 " or ".join(f"job {job}" for job in watch.watched),
                 self._prefix,
@@ -116,7 +118,8 @@ class PrefixOwner:
         into = "" if topic is None else f" for topic {topic}"
         return (
             f"{OWNER} of job {self._job_id}{into} has the transactional id prefix {self._prefix!r}, with which job"
-            f" {owner} writes now. Set another one by set_transactional_id_prefix, or end job {owner} first"
+            f" {owner} writes now. Set another one by set_transactional_id_prefix, or end job {owner} first."
+            f" If job {owner} has lost its master, wait until its TaskExecutors have ended, and start this job again"
         )
 
     def _run(self) -> None:
@@ -146,8 +149,16 @@ class PrefixOwner:
             return True
         return False
 
+    def input_ended(self) -> None:
+        """Hear that this subtask has no more rows. The other subtasks may go on, and nobody tells when they end.
+
+        So the end of this subtask is not the end of the claim: the brokers are told nothing. The next job waits once.
+        """
+        if self._parallelism > 1:
+            self._releases = False
+
     def close(self) -> None:
-        """Tell the brokers that this attempt has ended, as far as they answer soon."""
+        """Tell the brokers that this attempt has ended, as far as it has and they answer soon."""
         self._ended.set()
         if self._thread.ident is not None:
             self._thread.join(_RELEASE_SECONDS)

@@ -23,6 +23,7 @@ from yarrow.datastream.connectors.kafka.cluster.kafka_errors import (
     KafkaTransactionError,
 )
 from yarrow.datastream.connectors.kafka.writing import prefix_owner
+from yarrow.datastream.connectors.kafka.writing.kafka_writer import TransactionalKafkaWriter
 from yarrow.datastream.connectors.kafka.writing.prefix_claims import Mark, owner_name, owners_prefix
 from yarrow.datastream.connectors.kafka.writing.prefix_owner import PrefixOwner
 from yarrow.datastream.connectors.kafka.writing.record_serialization import Encode
@@ -41,8 +42,14 @@ class RegistryGone(KafkaRecordSerializationSchema[Any]):
         raise SchemaUnavailableError("gone")
 
 
-def sink_settings() -> KafkaSinkSettings:
-    builder = KafkaSink.builder().set_bootstrap_servers("localhost:1").set_record_serializer(RegistryGone())
+class NoRows(KafkaRecordSerializationSchema[Any]):
+    def serialize(self, element: Any, timestamp: int | None) -> ProducerRecord | None:
+        return None
+
+
+def sink_settings(serializer: KafkaRecordSerializationSchema[Any] | None = None) -> KafkaSinkSettings:
+    builder = KafkaSink.builder().set_bootstrap_servers("localhost:1")
+    builder.set_record_serializer(serializer or RegistryGone())
     return builder.set_transactional_id_prefix("p").build().settings
 
 
@@ -117,13 +124,13 @@ def test_an_owner_is_found_among_thousands_of_former_jobs(monkeypatch: pytest.Mo
     signs = {owner_name("p", f"{number:032x}"): Mark.RELEASED for number in range(5000)}
     living = "e" * 32
     names = SlowNames({**signs, owner_name("p", living): Mark.OWNS}, 3.0)
-    settings: Any = (
-        KafkaSink.builder().set_bootstrap_servers("localhost:1").set_record_serializer(RegistryGone())
-    )
-    owner = PrefixOwner(settings.set_transactional_id_prefix("p").build().settings, OWN)
+    owner = PrefixOwner(sink_settings(), OWN, 1)
     monkeypatch.setattr(prefix_owner, "perf_counter", lambda: names.now)
     monkeypatch.setattr(owner, "_ended", names)
-    with pytest.raises(KafkaPrefixInUseError, match=living):
+    with pytest.raises(
+        KafkaPrefixInUseError,
+        match=f"If job {living} has lost its master, wait until its TaskExecutors have ended",
+    ):
         owner.claim(names)
     assert names.largest == 1000
     # Others that claim at the same time see that this job lives, also during its first look.
@@ -159,7 +166,7 @@ def test_beats_go_on_behind_any_error_and_end_with_the_connection(
 ) -> None:
     monkeypatch.setattr(prefix_owner, "TransactionClient", Beats)
     monkeypatch.setattr(prefix_owner, "BEAT_SECONDS", 0.001)
-    owner = PrefixOwner(sink_settings(), OWN)
+    owner = PrefixOwner(sink_settings(), OWN, 1)
     owner._thread.start()
     assert Beats.goes_on.wait(60)
     owner.close()
@@ -167,3 +174,44 @@ def test_beats_go_on_behind_any_error_and_end_with_the_connection(
     assert Beats.made.closed and Beats.made.marks[-1] == Mark.RELEASED
     told = [entry.getMessage() for entry in caplog.records if "is not kept" in entry.getMessage()]
     assert told == ["The prefix 'p' is not kept for this job meanwhile: of the library"]
+
+
+class Told(TransactionClient):
+    """Keeps what brokers are told. The job has had the prefix before."""
+
+    def __init__(self) -> None:
+        self.marks: list[int] = []
+
+    def find(self, name: str) -> TransactionFacts | None:
+        return TransactionFacts("Empty", 7, 0, Mark.OWNS)
+
+    def register(self, name: str, timeout_ms: int) -> None:
+        self.marks.append(timeout_ms)
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+@pytest.mark.parametrize(
+    ("parallelism", "input_ends", "told"),
+    [
+        (2, True, [Mark.OWNS]),
+        # Cancelled or failed: all subtasks end.
+        (2, False, [Mark.OWNS, Mark.RELEASED]),
+        # Nobody else writes.
+        (1, True, [Mark.OWNS, Mark.RELEASED]),
+    ],
+)
+def test_the_end_of_one_subtasks_input_is_no_end_of_the_claim(
+    monkeypatch: pytest.MonkeyPatch, parallelism: int, input_ends: bool, told: list[Mark]
+) -> None:
+    client = Told()
+    monkeypatch.setattr(prefix_owner, "TransactionClient", lambda *settings: client)
+    names: Any = SimpleNamespace()
+    writer = TransactionalKafkaWriter(sink_settings(NoRows()), names, client, 60_000)
+    writer.claim_prefix(PrefixOwner(sink_settings(), OWN, parallelism))
+    writer.flush(False)
+    if input_ends:
+        writer.flush(True)
+    writer.close()
+    assert client.marks == told
