@@ -8,12 +8,12 @@ use.
 from __future__ import annotations
 
 import io
-import json
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 from yarrow.datastream.formats.avro_resolution import ReaderSchema
 from yarrow.datastream.formats.avro_schema import AvroSchema, avro_library
+from yarrow.datastream.formats.registry.avro_columns import with_columns
 from yarrow.datastream.formats.registry.avro_evolution import fault_of, new_fields
 from yarrow.datastream.formats.registry.errors import RegistryMessageError
 from yarrow.datastream.formats.registry.evolution import SchemaEvolution
@@ -68,7 +68,10 @@ class AvroMessages:
                     schema_id,
                     f'field {added[0]!r}: the reader\'s schema does not know it, and evolution is "fail"',
                 )
-            declared = ReaderSchema(with_columns(self._reader, written))
+            try:
+                declared = ReaderSchema(with_columns(self._reader, written))
+            except InvalidProgramError as error:
+                return self._refusing(schema_id, str(error))
         return self._resolved(schema_id, written, declared)
 
     def _refusing(self, schema_id: int, fault: str) -> Read:
@@ -111,15 +114,3 @@ class AvroMessages:
             return record if finish is None else finish(record)
 
         return read
-
-
-_COLUMNS: Final = "fields"
-
-
-def with_columns(reader: AvroSchema, written: AvroSchema) -> AvroSchema:
-    """Return the reader's schema with the columns that only the writer's has, which come last."""
-    known = {other for name, _ in reader.root.fields for other in (name, *reader.root.aliases[name])}
-    merged = json.loads(reader.text)
-    added = [part for part in json.loads(written.text)[_COLUMNS] if part["name"] not in known]
-    merged[_COLUMNS] = [*merged[_COLUMNS], *added]
-    return AvroSchema.parse_string(json.dumps(merged))
