@@ -92,7 +92,11 @@ class ProtobufMessages:
                 f'field {added[0]!r}: the reader\'s schema does not know it, and evolution is "fail"',
             )
         adds = self._evolution is SchemaEvolution.ADD_COLUMNS and bool(own_fields(theirs, ours))
-        return self._reading(head, _added_fields(written, own_fields(theirs, ours)) if adds else None)
+        try:
+            further = added_fields(written, own_fields(theirs, ours)) if adds else None
+        except InvalidProgramError as error:
+            return self._refusing(head.schema_id, str(error))
+        return self._reading(head, further)
 
     def _schema(self, schema_id: int) -> CompiledSchema | str:
         """The schema of an id, or why it cannot be used. A compiler runs, so it is kept for all its messages."""
@@ -153,8 +157,19 @@ def _head_of(message: bytes) -> _Head:
     return _Head(schema_id, indexes, end)
 
 
-def _added_fields(written: ProtobufType, names: list[str]) -> ProtobufRowDeserializationSchema:
-    """What reads the fields that only the writer's message has."""
-    return ProtobufRowDeserializationSchema(
-        written, row_type_of(written.message_class.DESCRIPTOR, only=names)
-    )
+def added_fields(written: ProtobufType, names: list[str]) -> ProtobufRowDeserializationSchema:
+    """Return what reads the fields that only the writer's message has.
+
+    Raises InvalidProgramError, which names the field, for one whose messages contain themselves.
+    """
+    descriptor = written.message_class.DESCRIPTOR
+    for name in names:
+        try:
+            row_type_of(descriptor, only=[name])
+        except InvalidProgramError:
+            kind = descriptor.fields_by_name[name].message_type.full_name
+            raise InvalidProgramError(
+                f"field {name!r} cannot be added to the records: a message {kind} may contain itself, and records"
+                ' cannot; take evolution="keep"'
+            ) from None
+    return ProtobufRowDeserializationSchema(written, row_type_of(descriptor, only=names))
