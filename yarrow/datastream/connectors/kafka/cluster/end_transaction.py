@@ -11,9 +11,11 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from socket import socket
 from typing import Any, Final, TypeVar
 
 import kafka.errors as errors
+from kafka.net.inet import KafkaNetSocket
 from kafka.net.manager import KafkaConnectionManager
 from kafka.net.sasl.oauth import AbstractTokenProvider
 from kafka.net.selector import NetworkSelector
@@ -92,6 +94,25 @@ class _TokenProvider(AbstractTokenProvider):  # type: ignore[misc]
 
     def extensions(self) -> dict[str, str]:
         return self._token.extensions()
+
+
+class _ClosedWhenRefused(KafkaNetSocket):  # type: ignore[misc]
+    """Connects as the library does, without a proxy, and closes the socket if that fails or is given up.
+
+    The library leaves such a socket to the garbage collector. It finds this class by the scheme of `proxy_url`.
+    """
+
+    SCHEMES = ("yarrow-direct",)
+
+    async def sock_connect(
+        self, net: NetworkSelector, sock: socket, sockaddr: Any, timeout_at: float | None = None
+    ) -> socket:
+        try:
+            connected: socket = await super().sock_connect(net, sock, sockaddr, timeout_at=timeout_at)
+        except BaseException:
+            sock.close()
+            raise
+        return connected
 
 
 @dataclass(frozen=True)
@@ -326,6 +347,7 @@ class TransactionClient:
             "client_id": "yarrow-transactions",
             "request_timeout_ms": _REQUEST_MS,
             "reconnect_backoff_max_ms": 1000,
+            "proxy_url": f"{_ClosedWhenRefused.SCHEMES[0]}:",
             **protocol_settings(self._settings),
         }
         if self._token is not None:
