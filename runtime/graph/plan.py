@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
-from yarrow.common.values.error_handling import ErrorHandling, ErrorPolicy
-from yarrow.datastream.connectors.dead_letters import DEAD_LETTERS
+from yarrow.common.values.error_handling import DEAD_LETTERS, ErrorHandling, ErrorPolicy
 from yarrow.runtime.graph.job_graph import (
     JobEdge,
     JobGraph,

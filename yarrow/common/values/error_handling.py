@@ -8,6 +8,8 @@ from __future__ import annotations
 from enum import Enum
 from typing import Final, NamedTuple
 
+#: Id of the OutputTag of dead letters. Snapshots hold it: the name is that of the first letters, those of files.
+DEAD_LETTERS: Final = "malformed-records"
 #: Why most operators refuse on_error.
 NO_SINGLE_RECORDS: Final = (
     "it does not take its records one by one, so that none could be left out alone. Call on_error on a map, flat_map,"

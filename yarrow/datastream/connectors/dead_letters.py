@@ -11,10 +11,8 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from yarrow.common.values.error_handling import DEAD_LETTERS as DEAD_LETTERS
 from yarrow.common.values.error_handling import ErrorHandling, ErrorPolicy
-
-#: Id of the OutputTag of dead letters. Snapshots hold it: the name is that of the first letters, those of files.
-DEAD_LETTERS: Final = "malformed-records"
 
 #: The record came from outside as these bytes.
 RECORD_BYTES: Final = "bytes"
