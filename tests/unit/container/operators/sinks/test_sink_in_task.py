@@ -56,7 +56,7 @@ def test_the_end_waits_for_a_commit_that_is_tried_again(tmp_path: Path) -> None:
         run.end()
         assert not ended(run)
         (due,) = (task.seconds_until_due(0.0) for task in run.tasks)
-        assert 0.05 <= due <= 0.1, "chance shortens it, at most to the half"
+        assert due is not None and 0.05 <= due <= 0.1, "chance shortens it, at most to the half"
         (tmp_path / "down").unlink()
         run.advance(0.1)
         assert ended(run)
