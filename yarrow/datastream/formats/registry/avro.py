@@ -128,8 +128,7 @@ class ConfluentRegistryAvroDeserializationSchema(DeserializationSchema[Any], Kee
 def _choice(settings: RegistrySettings, schema: AvroSchema | str | RegistrySubject) -> ReaderChoice:
     if isinstance(schema, RegistrySubject):
         found = registered(settings, schema, AVRO)
-        text = WriterSchemas.avro_text(found)
-        return ReaderChoice(text, found.subject, found.version, is_latest=schema.version is None)
+        return ReaderChoice.of_subject(found, schema, WriterSchemas.avro_text(found))
     if isinstance(schema, AvroSchema | str):
         return ReaderChoice(schema.text if isinstance(schema, AvroSchema) else schema)
     raise InvalidProgramError(

@@ -16,7 +16,7 @@ from yarrow.datastream.formats.avro_schema import AvroSchema, avro_library
 from yarrow.datastream.formats.registry.avro_columns import with_columns
 from yarrow.datastream.formats.registry.avro_evolution import fault_of, new_fields
 from yarrow.datastream.formats.registry.errors import RegistryMessageError
-from yarrow.datastream.formats.registry.evolution import SchemaEvolution
+from yarrow.datastream.formats.registry.evolution import SchemaEvolution, unknown_field
 from yarrow.datastream.formats.registry.registered_schema import AVRO
 from yarrow.datastream.formats.registry.settings import RegistrySettings
 from yarrow.datastream.formats.registry.wire_format import HEAD_BYTES
@@ -27,7 +27,7 @@ Read = Callable[[bytes], Any]
 
 
 class AvroMessages:
-    """Reads messages by the schema of one reader. `finish` makes what the program gets of a record."""
+    """Reads messages by the schema of one reader."""
 
     def __init__(self, settings: RegistrySettings, reader: AvroSchema, evolution: SchemaEvolution) -> None:
         self._reader = reader
@@ -64,10 +64,7 @@ class AvroMessages:
             added := new_fields(written.root, self._reader.root)
         ):
             if self._evolution is SchemaEvolution.FAIL:
-                return self._refusing(
-                    schema_id,
-                    f'field {added[0]!r}: the reader\'s schema does not know it, and evolution is "fail"',
-                )
+                return self._refusing(schema_id, unknown_field(added[0]))
             try:
                 declared = ReaderSchema(with_columns(self._reader, written))
             except InvalidProgramError as error:

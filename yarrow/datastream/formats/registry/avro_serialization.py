@@ -14,7 +14,7 @@ from yarrow.datastream.formats.avro_files import message_writer
 from yarrow.datastream.formats.avro_schema import AvroSchema
 from yarrow.datastream.formats.avro_values import AvroValueError, writer_values
 from yarrow.datastream.formats.registry.avro_evolution import fault_of, new_fields
-from yarrow.datastream.formats.registry.chosen_schema import referring, registered
+from yarrow.datastream.formats.registry.chosen_schema import referring, registered_with_its_references
 from yarrow.datastream.formats.registry.errors import RegistryMessageError
 from yarrow.datastream.formats.registry.registered_schema import AVRO, RegisteredSchema, SchemaReference
 from yarrow.datastream.formats.registry.registration import SchemaRegistration
@@ -117,11 +117,7 @@ def _chosen(
     references: Sequence[SchemaReference],
 ) -> RegisteredSchema:
     if isinstance(schema, RegistrySubject):
-        if references:
-            raise InvalidProgramError(
-                f"{_WRITER}: the schema of a RegistrySubject has its references in the registry; leave them out"
-            )
-        return registered(settings, schema, AVRO)
+        return registered_with_its_references(settings, schema, AVRO, _WRITER, references)
     if isinstance(schema, AvroSchema | str):
         text = schema.text if isinstance(schema, AvroSchema) else schema
         return referring(settings, RegisteredSchema(AVRO, text), _WRITER, references)

@@ -39,6 +39,17 @@ class ReaderChoice:
         text, subject, version, referred = json.loads(kept.content)
         return ReaderChoice(text, subject, version, tuple(map(tuple, referred)), bool(kept.subject))
 
+    @staticmethod
+    def of_subject(
+        found: RegisteredSchema, named: RegistrySubject, own_text: str | None = None
+    ) -> ReaderChoice:
+        """Return the choice of a schema that the registry gave for a subject.
+
+        `own_text`: the schema as one text that contains what it refers to; None = `found` with its references.
+        """
+        text, referred = (found.text, found.referred) if own_text is None else (own_text, ())
+        return ReaderChoice(text, found.subject, found.version, referred, named.version is None)
+
     def __str__(self) -> str:
         if self.subject is None:
             return "the schema of the program"
@@ -59,6 +70,24 @@ def registered(settings: RegistrySettings, named: RegistrySubject, kind: str) ->
             " expected here; take the schema of that kind"
         )
     return found
+
+
+def registered_with_its_references(
+    settings: RegistrySettings,
+    named: RegistrySubject,
+    kind: str,
+    owner: str,
+    references: Sequence[SchemaReference],
+) -> RegisteredSchema:
+    """Return the schema of a subject for a writer, asked for now.
+
+    Raises as `registered`, and InvalidProgramError for `references`: the registry has those of the schema.
+    """
+    if references:
+        raise InvalidProgramError(
+            f"{owner}: the schema of a RegistrySubject has its references in the registry; leave them out"
+        )
+    return registered(settings, named, kind)
 
 
 def referring(

@@ -15,10 +15,15 @@ class SchemaEvolution(Enum):
 
     #: Messages with such a field cannot be read.
     FAIL = "fail"
-    #: Such fields are left out.
+    #: The reader leaves such fields out.
     KEEP_KNOWN = "keep"
     #: Records get such fields, too.
     ADD_COLUMNS = "add"
+
+
+def unknown_field(name: str) -> str:
+    """Return why FAIL refuses messages of a schema with this field."""
+    return f'field {name!r}: the reader\'s schema does not know it, and evolution is "fail"'
 
 
 def evolution_of(given: str | SchemaEvolution, owner: str) -> SchemaEvolution:

@@ -128,12 +128,19 @@ def _refuse(uri: str) -> Any:
     raise ValueError(f"{uri} is none of the references that the registry has for this schema")
 
 
-def path_of(parts: Iterable[str | int]) -> str:
+def _path_of(parts: Iterable[str | int]) -> str:
     """Return the path of a field as errors show it, such as `items[2].id`."""
     path = ""
     for part in parts:
         path += f"[{part}]" if isinstance(part, int) else f".{part}" if path else part
     return path
+
+
+def problem_of(validator: Any, value: Any) -> str:
+    """Return the first reason why a value is not valid, with the path of its field."""
+    error = next(validator.iter_errors(value))
+    place = _path_of(error.instance_path)
+    return f"field {place!r}: {error.message}" if place else str(error.message)
 
 
 def _first_line(error: Exception) -> str:

@@ -14,8 +14,8 @@ import msgspec
 
 from yarrow.datastream.formats.registry.chosen_schema import ReaderChoice
 from yarrow.datastream.formats.registry.errors import RegistryMessageError
-from yarrow.datastream.formats.registry.evolution import SchemaEvolution
-from yarrow.datastream.formats.registry.json_schema.document import JsonDocument, path_of
+from yarrow.datastream.formats.registry.evolution import SchemaEvolution, unknown_field
+from yarrow.datastream.formats.registry.json_schema.document import JsonDocument, problem_of
 from yarrow.datastream.formats.registry.json_schema.evolution import fault_of, new_fields
 from yarrow.datastream.formats.registry.json_schema.shapes import JsonShape, shape_of_document
 from yarrow.datastream.formats.registry.registered_schema import JSON
@@ -108,7 +108,7 @@ class JsonMessages:
         if (fault := fault_of(written, self._reader)) is not None:
             return fault
         if self._evolution is SchemaEvolution.FAIL and (added := new_fields(written, self._reader)):
-            return f'field {added[0]!r}: the reader\'s schema does not know it, and evolution is "fail"'
+            return unknown_field(added[0])
         return None
 
     def _refusing(self, schema_id: int, fault: str) -> Check:
@@ -129,9 +129,7 @@ class JsonMessages:
                 value = decode(content)
                 if is_valid(value):
                     return
-                error = next(validator.iter_errors(value))
-                place = path_of(error.instance_path)
-                problem = f"field {place!r}: {error.message}" if place else error.message
+                problem = problem_of(validator, value)
             except (ValueError, msgspec.DecodeError) as failure:
                 problem = str(failure)
             raise RegistryMessageError(

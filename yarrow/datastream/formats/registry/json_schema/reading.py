@@ -184,9 +184,7 @@ def _shape_of(choice: ReaderChoice, validates: bool = False) -> JsonShape:
 
 def _choice(settings: RegistrySettings, schema: str | RegistrySubject) -> ReaderChoice:
     if isinstance(schema, RegistrySubject):
-        found = registered(settings, schema, JSON)
-        is_latest = schema.version is None
-        return ReaderChoice(found.text, found.subject, found.version, found.referred, is_latest)
+        return ReaderChoice.of_subject(registered(settings, schema, JSON), schema)
     if isinstance(schema, str):
         return ReaderChoice(schema)
     raise InvalidProgramError(

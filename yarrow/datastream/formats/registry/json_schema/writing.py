@@ -13,9 +13,9 @@ from typing import Any, Final
 import msgspec
 
 from yarrow.common.typeinfo import RowTypeInfo
-from yarrow.datastream.formats.registry.chosen_schema import referring, registered
+from yarrow.datastream.formats.registry.chosen_schema import referring, registered_with_its_references
 from yarrow.datastream.formats.registry.errors import RegistryMessageError
-from yarrow.datastream.formats.registry.json_schema.document import JsonDocument, path_of
+from yarrow.datastream.formats.registry.json_schema.document import JsonDocument, problem_of
 from yarrow.datastream.formats.registry.json_schema.evolution import fault_of, new_fields
 from yarrow.datastream.formats.registry.json_schema.row_schemas import schema_of_row_type
 from yarrow.datastream.formats.registry.json_schema.shapes import shape_of_document
@@ -146,7 +146,7 @@ class ConfluentRegistryJsonSerializationSchema(RegistrySerializationSchema):
                 value = value_of(part_of_key(row, shape.properties) if is_key else row)
                 if is_valid(value):
                     return head + encode(value)
-                problem = _problem(validator, value)
+                problem = problem_of(validator, value)
             except (TypeError, ValueError) as error:
                 problem = str(error)
             raise RegistryMessageError(f"{row!r} is no JSON of {schema}: {problem}", schema_id)
@@ -158,12 +158,6 @@ class ConfluentRegistryJsonSerializationSchema(RegistrySerializationSchema):
         return made, (*arguments, self._validates)
 
 
-def _problem(validator: Any, value: Any) -> str:
-    error = next(validator.iter_errors(value))
-    place = path_of(error.instance_path)
-    return f"field {place!r}: {error.message}" if place else str(error.message)
-
-
 def _parsed(schema: RegisteredSchema) -> JsonDocument:
     return JsonDocument.of(schema.text, dict(schema.referred))
 
@@ -172,11 +166,7 @@ def _chosen(
     settings: RegistrySettings, schema: str | RegistrySubject, references: Sequence[SchemaReference]
 ) -> RegisteredSchema:
     if isinstance(schema, RegistrySubject):
-        if references:
-            raise InvalidProgramError(
-                f"{_WRITER}: the schema of a RegistrySubject has its references in the registry; leave them out"
-            )
-        return registered(settings, schema, JSON)
+        return registered_with_its_references(settings, schema, JSON, _WRITER, references)
     if isinstance(schema, str):
         return referring(settings, RegisteredSchema(JSON, schema), _WRITER, references)
     raise InvalidProgramError(

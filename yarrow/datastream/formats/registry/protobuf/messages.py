@@ -17,7 +17,7 @@ from yarrow.datastream.formats.protobuf.fields import row_type_of
 from yarrow.datastream.formats.protobuf.message_type import ProtobufType
 from yarrow.datastream.formats.protobuf.messages import ProtobufRowDeserializationSchema
 from yarrow.datastream.formats.registry.errors import RegistryMessageError
-from yarrow.datastream.formats.registry.evolution import SchemaEvolution
+from yarrow.datastream.formats.registry.evolution import SchemaEvolution, unknown_field
 from yarrow.datastream.formats.registry.protobuf.compiler import CompiledSchema
 from yarrow.datastream.formats.registry.protobuf.evolution import fault_of, new_fields, own_fields
 from yarrow.datastream.formats.registry.protobuf.message_indexes import indexes_at
@@ -87,10 +87,7 @@ class ProtobufMessages:
         if (fault := fault_of(theirs, ours)) is not None:
             return self._refusing(head.schema_id, fault)
         if self._evolution is SchemaEvolution.FAIL and (added := new_fields(theirs, ours)):
-            return self._refusing(
-                head.schema_id,
-                f'field {added[0]!r}: the reader\'s schema does not know it, and evolution is "fail"',
-            )
+            return self._refusing(head.schema_id, unknown_field(added[0]))
         adds = self._evolution is SchemaEvolution.ADD_COLUMNS and bool(own_fields(theirs, ours))
         try:
             further = added_fields(written, own_fields(theirs, ours)) if adds else None

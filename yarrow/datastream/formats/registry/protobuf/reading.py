@@ -144,8 +144,7 @@ def _type(
         raise InvalidProgramError(
             f"{_READER}: a ProtobufType or a RegistrySubject is expected, not {type(given).__name__}"
         )
-    found = registered(settings, given, PROTOBUF)
-    choice = ReaderChoice(found.text, found.subject, found.version, found.referred, given.version is None)
+    choice = ReaderChoice.of_subject(registered(settings, given, PROTOBUF), given)
     return _first_message(choice), choice
 
 

@@ -13,7 +13,7 @@ from yarrow.common.typeinfo import RowTypeInfo
 from yarrow.datastream.connectors.file_format import FileFormatError
 from yarrow.datastream.formats.protobuf.message_type import ProtobufType
 from yarrow.datastream.formats.protobuf.messages import ProtobufRowSerializationSchema
-from yarrow.datastream.formats.registry.chosen_schema import referring, registered
+from yarrow.datastream.formats.registry.chosen_schema import referring, registered_with_its_references
 from yarrow.datastream.formats.registry.errors import RegistryMessageError, SchemaRegistryError
 from yarrow.datastream.formats.registry.protobuf.compiler import CompiledSchema, require_compiler
 from yarrow.datastream.formats.registry.protobuf.descriptors import (
@@ -159,11 +159,7 @@ def _chosen(
     references: Sequence[SchemaReference],
 ) -> RegisteredSchema:
     if isinstance(schema, RegistrySubject):
-        if references:
-            raise InvalidProgramError(
-                f"{_WRITER}: the schema of a RegistrySubject has its references in the registry; leave them out"
-            )
-        return registered(settings, schema, PROTOBUF)
+        return registered_with_its_references(settings, schema, PROTOBUF, _WRITER, references)
     if isinstance(schema, ProtobufType):
         file = file_of(schema)
         missing = set(needed_references(file)) - {reference.name for reference in references}
