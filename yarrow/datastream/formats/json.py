@@ -6,7 +6,7 @@ refuses is read again row by row, so that both ways give the same rows and the s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, BinaryIO
 
@@ -40,7 +40,7 @@ from yarrow.datastream.formats.json_rows import (
     rows_decoder,
 )
 from yarrow.datastream.formats.row_fields import values_in_order
-from yarrow.datastream.formats.values import json_decoder, row_reader, to_json
+from yarrow.datastream.formats.values import row_reader, to_json
 from yarrow.runtime.common.errors import InvalidProgramError, UnsupportedFeatureError
 
 __all__ = [
@@ -109,8 +109,9 @@ class JsonLinesFormat(StreamFormat[Any]):
 
 class _LineParser(BlockParser):
     def __init__(self, type_info: RowTypeInfo | None) -> None:
-        self._decode = msgspec.json.Decoder().decode if type_info is None else json_decoder(type_info)
-        self._read = None if type_info is None else row_reader(type_info, missing_is_error=False)
+        self._decode: Callable[[bytes], Any] = msgspec.json.Decoder().decode
+        if type_info is not None:
+            self._decode = row_decoder(type_info, missing_is_error=False)
         self._decode_many = None if type_info is None else rows_decoder(type_info, missing_is_error=False)
 
     def parse(self, block: bytes, at_file_start: bool, errors: BlockErrors) -> list[Any]:
@@ -119,14 +120,12 @@ class _LineParser(BlockParser):
             # Blank lines and wrong ones take the way line by line.
             with suppress(msgspec.DecodeError):
                 return self._decode_many(lines)
-        decode, read = self._decode, self._read
-        records = []
+        decode, records = self._decode, []
         for index, line in enumerate(lines):
             if not line or line.isspace():
                 continue
             try:
-                value = decode(line)
-                records.append(value if read is None else read(value))
+                records.append(decode(line))
             except (ValueError, msgspec.DecodeError) as error:
                 errors.report(index, line.removesuffix(b"\r"), str(error), error)
         return records
