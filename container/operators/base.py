@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self
 import msgspec
 
 from yarrow.common.accumulators import Accumulator
-from yarrow.common.typeinfo import TypeInformation
+from yarrow.common.type_information import declared_type as declared_type
 from yarrow.common.values.rate_limit import RateLimit
 from yarrow.container.codegen.code_writer import CodeWriter
 from yarrow.container.metrics.metric_registry import MetricRegistry, OperatorMetricGroup, metric_scope
@@ -229,11 +229,6 @@ class OperatorContext(msgspec.Struct, frozen=True):
             ),
             restored.checkpoint_id if restored.is_restored else None,
         )
-
-
-def declared_type(spec: TypeSpec) -> TypeInformation | None:
-    """The declared type of a spec; None = undeclared."""
-    return None if spec is None else TypeInformation.from_spec(spec)
 
 
 def input_type_of(descriptor: OperatorDescriptor) -> TypeSpec:

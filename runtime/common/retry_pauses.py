@@ -8,12 +8,9 @@ from __future__ import annotations
 
 from yarrow.runtime.common.backoff import Backoff
 from yarrow.runtime.common.clock import Clock, SystemClock
-from yarrow.runtime.common.randomness import new_generator
+from yarrow.runtime.common.randomness import new_generator, shortened
 
 __all__ = ["RetryPauses"]
-
-#: A pause is shortened by chance, at most to this share.
-_LEAST_SHARE = 0.5
 
 
 class RetryPauses:
@@ -41,5 +38,5 @@ class RetryPauses:
 
     def next_seconds(self) -> float | None:
         """The pause before the next attempt; None = the deadline comes first, so that no attempt is left."""
-        seconds = self._backoff.next_seconds() * self._random.uniform(_LEAST_SHARE, 1.0)
+        seconds = shortened(self._backoff.next_seconds(), self._random)
         return seconds if seconds <= self.left_seconds else None

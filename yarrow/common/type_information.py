@@ -119,3 +119,8 @@ def _from_spec(spec: TypeSpec) -> TypeInformation:
 
 # Pickles name this function by the module that programs import, and older versions know it there alone.
 _from_spec.__module__ = "yarrow.common.typeinfo"
+
+
+def declared_type(spec: TypeSpec | None) -> TypeInformation | None:
+    """The declared type of a spec; None = undeclared."""
+    return None if spec is None else TypeInformation.from_spec(spec)

@@ -16,14 +16,12 @@ from yarrow.datastream.connectors.base import CommitRejectedError, Committer
 from yarrow.runtime.common import fault_points
 from yarrow.runtime.common.clock import Clock
 from yarrow.runtime.common.errors import YarrowError
-from yarrow.runtime.common.randomness import new_generator
+from yarrow.runtime.common.randomness import new_generator, shortened
 from yarrow.runtime.config.options import sink
 from yarrow.runtime.config.settings import Settings
 
 #: Most seconds between two tries.
 MAX_DELAY_SECONDS = 10.0
-#: A delay is shortened by chance, at most to this share.
-_LEAST_SHARE = 0.5
 #: Replaces a checkpoint's id: committed when the input ends, in a job without checkpoints.
 END_OF_INPUT = 1 << 62
 _SHOWN = 200
@@ -163,7 +161,7 @@ class PendingCommits:
                     self._sink_name, committable, checkpoint_id, self._failures, error
                 ) from error
             # Subtasks that failed together commit again one by one.
-            delay = self._retry.delay_after(self._failures) * self._random.uniform(_LEAST_SHARE, 1.0)
+            delay = shortened(self._retry.delay_after(self._failures), self._random)
             self.next_attempt = self._clock.monotonic() + delay
             return False
         self._failures = 0

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from yarrow.common.typeinfo import TypeInformation
+from yarrow.common.type_information import declared_type
 from yarrow.datastream.connectors.base import SourceRecords
 from yarrow.datastream.connectors.dead_letters import RECORD_PICKLED, DeadLetter
 from yarrow.runtime.common.errors import YarrowError
@@ -59,8 +59,3 @@ def _serializer(letter: DeadLetter, type_spec: TypeSpec) -> RowsSerializer:
     # A program may have declared the type since then.
     undeclared = letter.encoding == RECORD_PICKLED and not letter.record_type
     return serializer_for(None if undeclared else declared_type(type_spec))
-
-
-def declared_type(type_spec: TypeSpec) -> TypeInformation | None:
-    """Return the declared type of a spec; None = undeclared."""
-    return None if type_spec is None else TypeInformation.from_spec(type_spec)
