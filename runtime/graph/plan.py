@@ -98,7 +98,7 @@ def stream_graph_of_job(graph: JobGraph) -> dict[str, Any]:
                 "job_vertex_id": vertex.id,
                 "inputs": inputs,
                 **_claim(escaped(operator.claim)),
-                **_on_error(operator.errors, map(escaped, _targets_of_letters(graph, vertex, operator))),
+                **_escaped_on_error(graph, vertex, operator),
             }
         )
     return {"nodes": nodes}
@@ -140,6 +140,11 @@ def _targets_of_letters(graph: JobGraph, vertex: JobVertex, operator: OperatorDe
         if (edge.source, edge.source_operator, edge.side_output) == (vertex.id, index, DEAD_LETTERS)
     ]
     return chained + heads
+
+
+def _escaped_on_error(graph: JobGraph, vertex: JobVertex, operator: OperatorDescriptor) -> dict[str, str]:
+    """The same for pages, which show names as HTML."""
+    return _on_error(operator.errors, map(escaped, _targets_of_letters(graph, vertex, operator)))
 
 
 #: One input of an operator: number of the producer, ship strategy, rows or columns, and how the result is
@@ -220,11 +225,7 @@ def job_plan(graph: JobGraph) -> dict[str, Any]:
         handlings = [
             {"operator": escaped(operator.name), **handling}
             for operator in vertex.operators
-            if (
-                handling := _on_error(
-                    operator.errors, map(escaped, _targets_of_letters(graph, vertex, operator))
-                )
-            )
+            if (handling := _escaped_on_error(graph, vertex, operator))
         ]
         if handlings:
             node["error_handling"] = handlings
