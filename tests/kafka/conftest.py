@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterator
 
 import pytest
+from confluent_kafka.schema_registry import SchemaRegistryClient
 
 from tests.support.kafka.cluster import KafkaCluster
 from tests.support.kafka.run_clusters import cluster_of_run
@@ -32,6 +33,13 @@ def registry() -> Iterator[RegistryServer]:
     """A schema registry, brought up once for each process that runs tests. Tests share it, and have own subjects."""
     with registry_of_run() as server:
         yield server
+
+
+@pytest.fixture
+def client(registry: RegistryServer) -> Iterator[SchemaRegistryClient]:
+    """The registry as others see it."""
+    with SchemaRegistryClient({"url": registry.url}) as made:
+        yield made
 
 
 @pytest.fixture

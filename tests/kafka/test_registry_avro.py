@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import fastavro
@@ -40,14 +40,11 @@ OTHER = {"type": "record", "name": "shop.Order", "fields": [{"name": "id", "type
 class Writer:
     """Registers schemas and makes messages as Confluent's serializers do."""
 
-    def __init__(self, registry: RegistryServer) -> None:
-        self._client = SchemaRegistryClient({"url": registry.url})
+    def __init__(self, client: SchemaRegistryClient) -> None:
+        self._client = client
 
     def register(self, subject: str, schema: Any, *references: SchemaReference) -> int:
         return self._client.register_schema(subject, Schema(json.dumps(schema), "AVRO", list(references)))
-
-    def close(self) -> None:
-        self._client.close()
 
     def message(self, schema_id: int, schema: Any, record: Any) -> bytes:
         stream = io.BytesIO()
@@ -56,10 +53,8 @@ class Writer:
 
 
 @pytest.fixture
-def writer(registry: RegistryServer) -> Iterator[Writer]:
-    made = Writer(registry)
-    yield made
-    made.close()
+def writer(client: SchemaRegistryClient) -> Writer:
+    return Writer(client)
 
 
 def test_messages_of_several_writers_are_rows_of_one_schema(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -42,14 +42,11 @@ OTHER = order("string")
 class Writer:
     """Registers schemas and makes messages as Confluent's serializers do."""
 
-    def __init__(self, registry: RegistryServer) -> None:
-        self._client = SchemaRegistryClient({"url": registry.url})
+    def __init__(self, client: SchemaRegistryClient) -> None:
+        self._client = client
 
     def register(self, subject: str, schema: Any, *references: SchemaReference) -> int:
         return self._client.register_schema(subject, Schema(json.dumps(schema), "JSON", list(references)))
-
-    def close(self) -> None:
-        self._client.close()
 
 
 def message(schema_id: int, value: Any) -> bytes:
@@ -57,10 +54,8 @@ def message(schema_id: int, value: Any) -> bytes:
 
 
 @pytest.fixture
-def writer(registry: RegistryServer) -> Iterator[Writer]:
-    made = Writer(registry)
-    yield made
-    made.close()
+def writer(client: SchemaRegistryClient) -> Writer:
+    return Writer(client)
 
 
 @pytest.mark.parametrize("validate", [False, True])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -43,14 +43,11 @@ def compiled(text: str, path: tuple[int, ...] = (0,)) -> ProtobufType:
 class Writer:
     """Registers schemas and makes messages as Confluent's serializers do."""
 
-    def __init__(self, registry: RegistryServer) -> None:
-        self._client = SchemaRegistryClient({"url": registry.url})
+    def __init__(self, client: SchemaRegistryClient) -> None:
+        self._client = client
 
     def register(self, subject: str, text: str, *references: SchemaReference) -> int:
         return self._client.register_schema(subject, Schema(text, "PROTOBUF", list(references)))
-
-    def close(self) -> None:
-        self._client.close()
 
 
 def message(schema_id: int, made: ProtobufType, path: bytes = b"\0", **values: Any) -> bytes:
@@ -60,10 +57,8 @@ def message(schema_id: int, made: ProtobufType, path: bytes = b"\0", **values: A
 
 
 @pytest.fixture
-def writer(registry: RegistryServer) -> Iterator[Writer]:
-    made = Writer(registry)
-    yield made
-    made.close()
+def writer(client: SchemaRegistryClient) -> Writer:
+    return Writer(client)
 
 
 def test_protobuf_of_several_writers_is_rows_of_one_type(

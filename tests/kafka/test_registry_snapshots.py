@@ -83,12 +83,13 @@ def test_a_savepoint_keeps_the_schema_of_the_first_start(
     cluster: MiniCluster,
     kafka: KafkaCluster,
     registry: RegistryServer,
+    client: SchemaRegistryClient,
     new_topic: Callable[..., str],
     tmp_path: Path,
     makes_rows: bool,
 ) -> None:
     program = Program(cluster, tmp_path, kafka, new_topic(), registry.url)
-    writer = Writer(registry)
+    writer = Writer(client)
 
     def write(schema_id: int, schema: Any, *records: Any) -> None:
         written(kafka, program.topic, [writer.message(schema_id, schema, record) for record in records])
@@ -110,24 +111,22 @@ def test_a_savepoint_keeps_the_schema_of_the_first_start(
     write(second, SECOND, {"id": 3, "user": "bob"})
     rows += [shown(id=3, user="bob")]
     program.run(2, rows, savepoint, makes_rows=makes_rows)
-    writer.close()
 
 
-def test_a_reader_of_json_keeps_its_schema(registry: RegistryServer) -> None:
+def test_a_reader_of_json_keeps_its_schema(registry: RegistryServer, client: SchemaRegistryClient) -> None:
     made = ConfluentRegistryJsonDeserializationSchema.for_row_type_info
     subject = RegistrySubject("kept-json")
-    with SchemaRegistryClient({"url": registry.url}) as client:
 
-        def register(**fields: str) -> None:
-            properties = {name: {"type": kind} for name, kind in fields.items()}
-            text = json.dumps({"title": "Order", "type": "object", "properties": properties})
-            client.register_schema(subject.subject, Schema(text, "JSON", []))
+    def register(**fields: str) -> None:
+        properties = {name: {"type": kind} for name, kind in fields.items()}
+        text = json.dumps({"title": "Order", "type": "object", "properties": properties})
+        client.register_schema(subject.subject, Schema(text, "JSON", []))
 
-        register(id="integer")
-        first = made(subject, registry.url)
-        kept = first.kept_schema()
-        register(id="integer", user="string")
-        second = made(subject, registry.url)
+    register(id="integer")
+    first = made(subject, registry.url)
+    kept = first.kept_schema()
+    register(id="integer", user="string")
+    second = made(subject, registry.url)
     own = second.kept_schema()
     assert kept is not None and own is not None
     assert kept.stays(own) and kept.shown.startswith("version 1")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from pathlib import Path
@@ -44,17 +44,8 @@ USER = {"type": "record", "name": "shop.User", "fields": [{"name": "name", "type
 
 
 @pytest.fixture
-def writer(registry: RegistryServer) -> Iterator[Writer]:
-    made = Writer(registry)
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def client(registry: RegistryServer) -> Iterator[SchemaRegistryClient]:
-    """The registry as others see it."""
-    with SchemaRegistryClient({"url": registry.url}) as made:
-        yield made
+def writer(client: SchemaRegistryClient) -> Writer:
+    return Writer(client)
 
 
 def latest(client: SchemaRegistryClient, subject: str) -> tuple[bytes, int | None, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -43,17 +43,8 @@ ORDER = Types.ROW_NAMED(["id", "user"], [Types.LONG(), Types.STRING()])
 
 
 @pytest.fixture
-def writer(registry: RegistryServer) -> Iterator[Writer]:
-    made = Writer(registry)
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def client(registry: RegistryServer) -> Iterator[SchemaRegistryClient]:
-    """The registry as others see it."""
-    with SchemaRegistryClient({"url": registry.url}) as made:
-        yield made
+def writer(client: SchemaRegistryClient) -> Writer:
+    return Writer(client)
 
 
 def test_keys_and_values_of_json_have_ids_of_their_subjects(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -45,17 +45,8 @@ SALE = 'syntax = "proto3"; package shop; import "user.proto"; message Sale { Use
 
 
 @pytest.fixture
-def writer(registry: RegistryServer) -> Iterator[Writer]:
-    made = Writer(registry)
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def client(registry: RegistryServer) -> Iterator[SchemaRegistryClient]:
-    """The registry as others see it."""
-    with SchemaRegistryClient({"url": registry.url}) as made:
-        yield made
+def writer(client: SchemaRegistryClient) -> Writer:
+    return Writer(client)
 
 
 def test_keys_and_values_of_protobuf_have_ids_of_their_subjects(

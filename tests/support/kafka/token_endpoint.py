@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import base64
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from tests.support.kafka.credentials import CLIENT_ID, CLIENT_SECRET, Credentials
 from tests.support.kafka.layout import LOOPBACK
+from tests.support.services.http_threads import running_in_thread
 
 
 class TokenEndpoint:
@@ -51,11 +51,5 @@ def token_endpoint(credentials: Credentials) -> Iterator[TokenEndpoint]:
 
     server = ThreadingHTTPServer((LOOPBACK, 0), Handler)
     endpoint = TokenEndpoint(f"http://{LOOPBACK}:{server.server_port}/token")
-    thread = threading.Thread(target=server.serve_forever, name="token endpoint")
-    thread.start()
-    try:
+    with running_in_thread(server, "token endpoint"):
         yield endpoint
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()

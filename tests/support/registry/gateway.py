@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import json
 import ssl
-import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -17,6 +16,8 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import urlsplit
+
+from tests.support.services.http_threads import running_in_thread
 
 _LOOPBACK = "127.0.0.1"
 _SECONDS = 30.0
@@ -111,14 +112,8 @@ def registry_gateway(
             context.verify_mode = ssl.CERT_REQUIRED
         server.tls, scheme = context, "https"
     gateway = RegistryGateway(f"{scheme}://{_LOOPBACK}:{server.server_port}{urlsplit(registry).path}")
-    thread = threading.Thread(target=server.serve_forever, name="registry gateway")
-    thread.start()
-    try:
+    with running_in_thread(server, "registry gateway"):
         yield gateway
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 class _Server(ThreadingHTTPServer):
