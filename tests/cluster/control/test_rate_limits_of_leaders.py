@@ -6,24 +6,31 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.control.test_leaderships import masters
+from tests.cluster.control.test_leaderships import Masters, masters
 from tests.unit.am.jobmaster.test_rate_limits import with_source
 from tests.unit.runtime.rpc.loops import run, settled
 from yarrow.am.dispatcher.rate_limit_changes import RateLimitsNotStoredError
 from yarrow.common.values.rate_limit import UNLIMITED, RateLimit
+from yarrow.runtime.common.ids import JobID, OperatorID
 from yarrow.runtime.rpc.messages import RateLimitRequest
 
 SEVEN = RateLimit(rows_per_second=7)
 
 
+async def running(cluster: Masters) -> tuple[JobID, OperatorID]:
+    """A running job under the first leader, and its source."""
+    await cluster.lead()
+    await cluster.add(2)
+    job, source = with_source()
+    job_id = await cluster.submit(job)
+    await cluster.until_running(job_id, 3)
+    return job_id, source
+
+
 def test_the_next_leader_has_the_changed_limit(tmp_path: Path) -> None:
     async def body() -> None:
         async with masters(tmp_path) as cluster:
-            await cluster.lead()
-            await cluster.add(2)
-            job, source = with_source()
-            job_id = await cluster.submit(job)
-            await cluster.until_running(job_id, 3)
+            job_id, source = await running(cluster)
             (told,) = (await cluster.dispatcher.request_rate_limits(job_id)).operators
             assert (told.operator_id, told.limit) == (source, UNLIMITED)
             changed = await cluster.dispatcher.change_rate_limits(
@@ -46,11 +53,7 @@ def test_the_next_leader_has_the_changed_limit(tmp_path: Path) -> None:
 def test_a_change_that_cannot_be_stored_does_not_hold(tmp_path: Path) -> None:
     async def body() -> None:
         async with masters(tmp_path) as cluster:
-            await cluster.lead()
-            await cluster.add(2)
-            job, source = with_source()
-            job_id = await cluster.submit(job)
-            await cluster.until_running(job_id, 3)
+            job_id, source = await running(cluster)
             gateway = cluster.dispatcher
             await gateway.change_rate_limits(job_id, RateLimitRequest(limits={source: SEVEN}))
             cluster.election.replace()
