@@ -93,7 +93,7 @@ def is_running(page: str) -> bool:
 
 
 def jobs_of(page: str) -> Any:
-    """What a cluster tells of its jobs."""
+    """The jobs of a cluster, as its REST server lists them."""
     with urllib.request.urlopen(f"{page}/jobs/overview", timeout=DEADLINE) as answer:
         return json.load(answer)["jobs"]
 

@@ -34,11 +34,11 @@ LEFT_OVER = 2
 
 
 class ReplaySettings(NamedTuple):
-    """What the user says of a replay."""
+    """The settings of a replay, from the flags of the command."""
 
     #: The operators whose letters are replayed; () = all.
     uids: Sequence[str] = ()
-    #: Whoever can write the letters is trusted, so that pickles in them are read.
+    #: The user trusts all who can write the letters, so that the job reads pickles in them.
     trusts_pickles: bool = False
     #: Most letters a second for each operator; None = no limit.
     rows_per_second: int | None = None

@@ -182,7 +182,7 @@ class _Trial:
         if plan.kind is PlanKind.MASTER_CUT_OFF and self._election is None:
             wait_until(lambda: cluster.registered() == 0, "the master has no TaskExecutor", [job])
         else:
-            # Who is cut off completes none: another TaskExecutor, or another master, goes on.
+            # A process that is cut off completes no checkpoint: another TaskExecutor, or another master, does.
             job.until_completed()
         planner.let_go()
         wait_until(lambda: planner.has_gone_on or not psutil.pid_exists(planner.pid), "the worker goes on")

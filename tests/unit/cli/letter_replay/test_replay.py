@@ -1,4 +1,4 @@
-"""What `replay-dead-letters` makes of a program, and what it refuses before anything runs."""
+"""`replay-dead-letters` changes the graph of a program, and refuses wrong letters before anything runs."""
 
 from __future__ import annotations
 

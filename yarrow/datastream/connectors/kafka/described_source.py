@@ -1,4 +1,4 @@
-"""What sources of Kafka have in common: a description of what is read, and the builder methods that make it.
+"""DescribedKafkaSource and ReadingBuilder: the description that all sources of Kafka have, and their builder methods.
 
 Owner: the client for building; the engine for the rest. Must not load the client library.
 """

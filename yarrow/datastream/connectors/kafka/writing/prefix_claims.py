@@ -50,7 +50,7 @@ class Mark(IntEnum):
 
     @property
     def of_dead(self) -> Mark:
-        """What is true of a job with this mark that was killed."""
+        """The mark that others give the name of a job with this mark, if it was killed."""
         return Mark.RELEASED if self.had_prefix else Mark.WITHDRAWN
 
 

@@ -63,7 +63,7 @@ def made_reader() -> KafkaSourceReader:
 
 
 def commanded(reader: KafkaSourceReader) -> Client:
-    """What the commands of the reader do with the client."""
+    """A client to which the fetch threads have given the reader's commands so far."""
     client: Any = Client()
     for fetcher in reader._fetchers.by_cluster.values():
         assert fetcher._obey(client)
