@@ -25,8 +25,8 @@ from yarrow.runtime.rpc.bootstrap import SparkDriverBootstrap, encode_bootstrap
 if TYPE_CHECKING:
     from yarrow.runtime.common.child_process import ChildProcess
 
-#: Arguments of the interpreter.
-_COMMAND: Final = ("-m", "yarrow.container.batch.spark.driver_main")
+#: Arguments of the interpreter. With -P a file of the working directory never precedes a module of the same name.
+_COMMAND: Final = ("-P", "-m", "yarrow.container.batch.spark.driver_main")
 #: Seconds in which Spark may end in order before all of the session is killed. They count from the driver's last sign
 #: of work.
 GRACE: Final = 30.0

@@ -48,8 +48,8 @@ env.execute("endless")
 )
 
 
-def program(folder: Path, text: str, **environment: str) -> Program:
-    begun = Program(folder, text, **environment)
+def program(folder: Path, text: str, *arguments: str, **environment: str) -> Program:
+    begun = Program(folder, text, *arguments, **environment)
     begun.limit = LIMIT
     return begun
 
@@ -116,7 +116,15 @@ result = env.execute("words")
 print("after", result.get_accumulator_result("rows"))
 """
     )
-    begun = program(tmp_path, text)
+    # The program stands elsewhere, and files of the working directory bear names of modules that the driver, Java's
+    # starter and Spark's Python workers import.
+    (tmp_path / "programs").mkdir()
+    (tmp_path / "programs" / "job.py").write_text(text)
+    for name in ("py4j", "queue", "resource", "secrets"):
+        (tmp_path / f"{name}.py").write_text(
+            "raise SystemExit('a file of the working directory was imported')\n"
+        )
+    begun = program(tmp_path, text, str(tmp_path / "programs" / "job.py"))
     outcome = begun.wait()
     assert outcome.status == 0, outcome.err
     expected = {"to": 2, "be": 2, "or": 1, "not": 1, "that": 1, "is": 1, "the": 1, "question": 1}

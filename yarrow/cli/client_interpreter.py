@@ -45,7 +45,7 @@ def go_on_in_client_interpreter(config: Settings) -> None:
                 unpacked.hand_on()
             variables = environment_for(path, os.environ)
             variables[_GOES_ON] = folders[0].path if folders else ""
-            os.execve(path, [path, "-m", "yarrow.cli.main", *sys.argv[1:]], variables)
+            os.execve(path, [path, "-P", "-m", "yarrow.cli.main", *sys.argv[1:]], variables)
     finally:
         for unpacked in folders:
             unpacked.remove()

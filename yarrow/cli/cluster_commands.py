@@ -111,7 +111,7 @@ def _start(
     path = _log_file(directory, config, role, len(started))
     with open(path, "ab", opener=private_opener) as log:
         process = subprocess.Popen(
-            [sys.executable, "-m", "yarrow.cli.main", _COMMANDS[role], *arguments],
+            [sys.executable, "-P", "-m", "yarrow.cli.main", _COMMANDS[role], *arguments],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,

@@ -90,7 +90,7 @@ async def _jobs_of(request: ProgramRequest, timeout_seconds: float, working: Pat
 
 
 def _command(results: int) -> tuple[str, ...]:
-    return (sys.executable, "-u", "-m", "yarrow.am.rest.programs.runner", str(results))
+    return (sys.executable, "-P", "-u", "-m", "yarrow.am.rest.programs.runner", str(results))
 
 
 def _environment() -> dict[str, str]:

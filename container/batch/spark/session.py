@@ -89,7 +89,6 @@ _KEPT_VARIABLES: Final = (
     "TZ",
     "USER",
     "LD_LIBRARY_PATH",
-    "PYTHONSAFEPATH",
     "HADOOP_CONF_DIR",
     "HADOOP_TOKEN_FILE_LOCATION",
     "HADOOP_USER_NAME",
@@ -383,6 +382,8 @@ def java_environment(
         # Spark's web pages listen where this says.
         "SPARK_LOCAL_IP": LOOPBACK,
         "PYTHONHASHSEED": "0",
+        # A file of the working directory never precedes a module of the same name.
+        "PYTHONSAFEPATH": "1",
         "_PYSPARK_DRIVER_CONN_INFO_PATH": str(announcement),
     }
 

@@ -57,6 +57,7 @@ class LetterTopic:
         done = subprocess.run(
             [
                 sys.executable,
+                "-P",
                 "-m",
                 "yarrow.cli.letter_replay.topic_reading",
                 self._topic,

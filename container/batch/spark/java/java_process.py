@@ -1,7 +1,7 @@
 """Java of a SparkDriver: a process that the kernel kills when its driver ends.
 
 Owner: the driver starts it from its main thread, because the kernel watches the thread that started it.
-`python -m yarrow.container.batch.spark.java.java_process PARENT JAVA ARGUMENT...` becomes Java.
+`python -P -m yarrow.container.batch.spark.java.java_process PARENT JAVA ARGUMENT...` becomes Java.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class JavaProcess:
 
         Its standard input is a pipe: Spark ends at its end.
         """
-        command = [sys.executable, "-m", __name__, str(os.getpid()), str(executable), *arguments]
+        command = [sys.executable, "-P", "-m", __name__, str(os.getpid()), str(executable), *arguments]
         with open(output, "ab", opener=private_opener) as stream:
             self._process = subprocess.Popen(
                 command,
