@@ -135,6 +135,21 @@ def test_rows_that_a_limited_sink_takes_or_refuses_take_its_permits(
     assert sum(used) == 10
 
 
+def test_the_bytes_of_a_limited_file_sink_take_its_permits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    used: list[int] = []
+    monkeypatch.setattr(LimitedRate, "use", lambda rate, rows, size_bytes: used.append(size_bytes))
+    env = StreamExecutionEnvironment.get_execution_environment()
+    env.set_parallelism(1)
+    numbers = env.from_collection(list(range(10, 20)), Types.INT())
+    sink = FileSink.for_row_format(str(tmp_path), Encoder.simple_string_encoder()).build()
+    numbers.sink_to(sink).rate_limit(bytes_per_second=1e6)
+    with WorkerHarness(1, processes=False) as harness:
+        harness.run(env.get_job_graph())
+    assert sum(used) == 30
+
+
 class HalfAndRefuses(Encoder[int]):
     """Has written a part of the row when it fails."""
 

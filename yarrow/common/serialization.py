@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from itertools import repeat
-from typing import TYPE_CHECKING, BinaryIO, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, Generic, Self, TypeVar
 
 from yarrow.common.typeinfo import TypeInformation, Types
 from yarrow.common.types import Row
@@ -246,12 +246,22 @@ class BulkWriter(ABC, Generic[IN]):
     def finish(self) -> None:
         """Write everything that is left and the end of the file, without closing the stream."""
 
+    def held_row_bytes(self, sample: Any) -> float:
+        """Return about how many bytes a row like those of the sample has, if the writer holds rows back for long.
+
+        `sample`: rows, or a record batch. 0 = the writer writes rows soon, so that the bytes of the file tell. Rate
+        limits in bytes ask for it.
+        """
+        return 0.0
+
 
 class BulkWriterFactory(ABC, Generic[T]):
     """Makes a BulkWriter for each file."""
 
     #: False where the bytes of two files, one behind the other, are no file of the format.
     can_be_concatenated: bool = True
+    #: True when writers write rows soon, or have `held_row_bytes`: a FileSink then takes a rate limit in bytes.
+    counts_bytes: bool = False
 
     @abstractmethod
     def create(self, stream: BinaryIO) -> BulkWriter[T]:

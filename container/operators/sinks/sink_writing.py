@@ -181,6 +181,8 @@ class SinkWritingOperator(BulkRowOperator, ColumnarOperator):
         self._rows_refused = 0
         #: The writer's final byte count.
         self._bytes_sent: int | None = None
+        #: Bytes of rows that have taken permits.
+        self._limited_bytes = 0
         #: Milliseconds of the last `write`.
         self._send_ms: float | None = None
         #: Prepared at the end of the input; waits for a checkpoint.
@@ -250,6 +252,7 @@ class SinkWritingOperator(BulkRowOperator, ColumnarOperator):
             restored, self._for_writer = self._for_writer, []
             context = WriterContext(self.context, self._timers, self._sink)
             self._writer = self._sink.create_writer(context, restored)
+            self._limited_bytes = self._bytes_taken()
 
     def _register_writer_metrics(self) -> None:
         metrics = self.context.metric_group
@@ -345,29 +348,33 @@ class SinkWritingOperator(BulkRowOperator, ColumnarOperator):
     @contextmanager
     def _sending(self, rows: int) -> Iterator[None]:
         """Counts and times one call of the writer."""
-        rate, writer = self._rate, self._writer
-        assert writer is not None
-        before = (writer.bytes_sent() or 0) if rate is not None and rate.counts_bytes else 0
         started = perf_counter()
         try:
             yield
         except RefusedRowError as refused:
             self._rows_sent += refused.index
             self._rows_refused += 1
-            self._use_permits(rate, writer, refused.index + 1, before)
+            self._use_permits(refused.index + 1)
             raise
         except BaseException:
             self._rows_refused += rows
             raise
         self._rows_sent += rows
         self._send_ms = 1000 * (perf_counter() - started)
-        self._use_permits(rate, writer, rows, before)
+        self._use_permits(rows)
 
-    @staticmethod
-    def _use_permits(rate: LimitedRate | None, writer: SinkWriter[Any], rows: int, bytes_before: int) -> None:
-        """Takes the permits of rows that the writer has taken or refused."""
+    def _bytes_taken(self) -> int:
+        """The bytes of rows that the writer has taken; 0 where no limit counts them."""
+        if self._rate is None or self._writer is None or not self._rate.counts_bytes:
+            return 0
+        return self._writer.bytes_taken()
+
+    def _use_permits(self, rows: int) -> None:
+        """Takes the permits of rows that the writer has taken or refused, and of bytes since the last call."""
+        rate = self._rate
         if rate is not None and rate.limits_something:
-            rate.use(rows, (writer.bytes_sent() or 0) - bytes_before if rate.counts_bytes else 0)
+            before, self._limited_bytes = self._limited_bytes, self._bytes_taken()
+            rate.use(rows, self._limited_bytes - before)
 
     @property
     def permitted_rows(self) -> int | None:
@@ -375,7 +382,12 @@ class SinkWritingOperator(BulkRowOperator, ColumnarOperator):
 
     def take_share(self, share: RateLimit) -> None:
         if self._takes_shares:
-            self._limited().take_share(share)
+            rate = self._limited()
+            counted = rate.counts_bytes
+            rate.take_share(share)
+            if not counted:
+                # Rows from before the limit take no permits.
+                self._limited_bytes = self._bytes_taken()
 
     # ------------------------------------------------------------------ checkpoints
 

@@ -8,17 +8,22 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from tests.cluster.embedded.waiting import wait_until
 from tests.cluster.failover.programs import Traced, all_running, environment, run_fast
 from yarrow.client.rest.masters import split_address
 from yarrow.client.rest.rest_client import RestClient
-from yarrow.common import WatermarkStrategy
+from yarrow.common import Types, WatermarkStrategy
 from yarrow.common.restart_strategy import RestartStrategies
 from yarrow.common.serialization import Encoder
 from yarrow.datastream.connectors.file_sink import FileSink
+from yarrow.datastream.connectors.file_source import FileSource
 from yarrow.datastream.connectors.number_seq import NumberSequenceSource
+from yarrow.datastream.connectors.stream_format import StreamFormat
+from yarrow.datastream.formats.parquet import ParquetBulkWriters
 from yarrow.embedded.local_job_client import LocalJobClient
 from yarrow.embedded.mini_cluster import MiniCluster, mini_cluster
 
@@ -93,6 +98,44 @@ def test_limits_are_changed_while_the_job_runs_and_outlive_a_killed_worker(
     client.get_job_execution_result().result()
     lines = [line for path in (tmp_path / "out").rglob("part-*") for line in path.read_text().split()]
     assert sorted(map(int, lines)) == list(range(1, ROWS + 1))
+
+
+def test_bytes_of_files_are_limited_while_the_job_runs(cluster: MiniCluster, tmp_path: Path) -> None:
+    (tmp_path / "in.txt").write_text("".join(f"{number}\n" for number in range(ROWS)))
+    env = environment(cluster, parallelism=1)
+    env.enable_checkpointing(100)
+    env.set_restart_strategy(RestartStrategies.fixed_delay_restart(3, 0))
+    text = FileSource.for_record_stream_format(StreamFormat.text_line_format(), str(tmp_path / "in.txt"))
+    lines = env.from_source(text.build(), WatermarkStrategy.no_watermarks(), "lines").uid("lines")
+    lines.rate_limit(bytes_per_second=100)
+    rows = lines.map(Traced(tmp_path, "rows")).map(lambda line: (int(line),), Types.TUPLE([Types.LONG()]))
+    writers = ParquetBulkWriters.for_row_type(pa.schema([("number", pa.int64())]))
+    sink = FileSink.for_bulk_format(str(tmp_path / "out"), writers).build()
+    rows.sink_to(sink).uid("files").rate_limit(bytes_per_second=1e9)
+    run_fast(tmp_path)
+    client = env.execute_async("limited bytes")
+    assert isinstance(client, LocalJobClient)
+    wait_until(lambda: all_running(client.get_job_details().result()))
+    rates = Rates(cluster, client)
+    assert rates.of("lines")["counts-bytes"] and rates.of("files")["counts-bytes"]
+
+    rates.set(files={"bytes-per-second": 0.001})
+    os.kill(int((tmp_path / "rows-0-0").read_text()), signal.SIGKILL)
+    wait_until(lambda: (tmp_path / "rows-0-1").exists())
+    wait_until(lambda: all_running(client.get_job_details().result()))
+    assert rates.of("files")["bytes-per-second"] == 0.001
+    before = rates.checkpoints
+    wait_until(lambda: rates.checkpoints > before + 1)
+
+    # From now on the sink alone holds rows back.
+    rates.set(lines={"bytes-per-second": None})
+    before = rates.checkpoints
+    wait_until(lambda: rates.checkpoints > before + 1)
+    assert not client.get_job_execution_result().done()
+
+    rates.set(files={"bytes-per-second": None})
+    client.get_job_execution_result().result()
+    assert sorted(pq.read_table(tmp_path / "out")["number"].to_pylist()) == list(range(ROWS))
 
 
 def test_a_job_that_waits_for_permits_is_cancelled_at_once(cluster: MiniCluster, tmp_path: Path) -> None:

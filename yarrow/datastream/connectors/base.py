@@ -185,7 +185,7 @@ class SourceReader(ABC, Generic[T, SplitT]):
         return {}
 
     def bytes_read(self) -> int:
-        """Return the bytes of all raw records of which `poll` has returned the rows.
+        """Return the bytes of all raw records of which `poll` has returned the rows, or of those since the first call.
 
         The reader of a source that declares `counts_bytes` must have this method. A rate limit in bytes asks it
         before and after each poll.
@@ -503,6 +503,13 @@ class SinkWriter(ABC, Generic[T]):
         """
         return None
 
+    def bytes_taken(self) -> int:
+        """Return the bytes of all rows that `write` has taken, also of those that wait in the writer.
+
+        A rate limit in bytes asks after each call. A writer that holds rows back may estimate and correct itself later.
+        """
+        return self.bytes_sent() or 0
+
     def snapshot_state(self, checkpoint_id: int) -> list[Any]:
         """Return the state of restored writers: a list whose elements are distributed among the subtasks."""
         return []
@@ -570,7 +577,7 @@ class Sink(ABC, Generic[T]):
     takes_added_columns: bool = False
     #: True when a bounded job has to commit its other sinks first: the commit says that all is done, or removes input.
     commits_last: bool = False
-    #: True when `bytes_sent` counts all bytes of rows as soon as `write` returns: a rate limit in bytes is possible.
+    #: True when `bytes_taken` counts the bytes of rows as soon as `write` returns: a rate limit in bytes is possible.
     counts_bytes: bool = False
     #: The guarantee that the program asks for; None = the strongest that holds in the job. Writers ask their context.
     delivery_guarantee: DeliveryGuarantee | None = None

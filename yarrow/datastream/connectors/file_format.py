@@ -94,6 +94,13 @@ class FileReader(ABC):
         """Bytes of the split that were not read from the file yet; None where the format cannot tell. Any thread."""
         return None
 
+    def bytes_of_rows(self) -> float:
+        """Return the bytes in the file of what `read` has returned last: a block spreads its bytes over its rows.
+
+        The readers of a format that declares `counts_bytes` must have this method.
+        """
+        raise TypeError(f"{type(self).__name__} does not count bytes: it has no bytes_of_rows")
+
     def close(self) -> None:
         """Closes the file."""
         return None
@@ -112,6 +119,8 @@ class FileFormat(ABC, Generic[T]):
     decompresses: bool = False
     #: Whether one record that cannot be read leaves the others readable.
     reads_single_records: bool = False
+    #: Whether readers count the bytes of rows by `bytes_of_rows`: a FileSource then takes a rate limit in bytes.
+    counts_bytes: bool = False
     #: The treatment that readers give to a record that they cannot read.
     errors: ErrorHandling = FAILING
 

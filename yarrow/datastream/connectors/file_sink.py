@@ -41,6 +41,8 @@ class FileSink(Sink[Any]):
         self._settings = settings
         self.accepts_columns = bool(getattr(settings.bulk_factory, "accepts_columns", False))
         self.takes_added_columns = settings.encoder is not None and settings.encoder.takes_added_columns
+        # An encoder writes each row at once.
+        self.counts_bytes = settings.bulk_factory is None or settings.bulk_factory.counts_bytes
         # A bulk format learns of a bad row when it has many.
         self.tells_refused_rows = settings.encoder is not None
         self.blocking = scheme_of(settings.base_path) != "file" or settings.compaction is not None

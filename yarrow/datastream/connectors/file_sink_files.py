@@ -173,6 +173,8 @@ class PartFile:
         #: The hidden name.
         self.path = path
         self.target = target
+        #: Rows taken.
+        self.rows = 0
         self.opened_at = now
         self.written_at = now
         self._encoder = settings.encoder
@@ -185,8 +187,17 @@ class PartFile:
         """Bytes handed to the file system."""
         return self._counted.length
 
+    def bytes_taken(self, row_bytes: float) -> int:
+        """Return the bytes written, or those of all rows taken if more; `row_bytes`: of a row that is held back."""
+        return max(self.length, int(self.rows * row_bytes))
+
+    def held_row_bytes(self, sample: Any) -> float:
+        """Return about the bytes of a row like these, if the format holds rows back; 0 = it writes them soon."""
+        return 0.0 if self._bulk is None else self._bulk.held_row_bytes(sample)
+
     def write(self, rows: Sequence[Any], now: int) -> None:
         self.written_at = now
+        self.rows += len(rows)
         with self._naming():
             if self._bulk is not None:
                 add = self._bulk.add_element
@@ -205,6 +216,7 @@ class PartFile:
 
     def write_batch(self, batch: pa.RecordBatch, now: int) -> None:
         self.written_at = now
+        self.rows += batch.num_rows
         if self._bulk is None or not hasattr(self._bulk, "add_batch"):
             raise TypeError("this format takes rows only")
         with self._naming():

@@ -41,6 +41,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
+#: Rows that tell how large rows are.
+_SAMPLED_ROWS = 100
+
+
 class FileSinkWriter(SinkWriter[Any]):
     """Writes the part files of one subtask, one open file a bucket."""
 
@@ -65,6 +69,11 @@ class FileSinkWriter(SinkWriter[Any]):
         self._counter = 0
         #: Bytes in the files that this writer has closed.
         self._closed_bytes = 0
+        self._closed_rows = 0
+        #: A rate limit in bytes asks for `bytes_taken`.
+        self._counts_bytes = False
+        #: Bytes of a row in a format that holds rows back, 0 in others; None = not known yet.
+        self._row_bytes: float | None = None
         self._open: dict[str, PartFile] = {}
         #: Earliest time for which a timer is registered.
         self._timer_at: int | None = None
@@ -134,7 +143,9 @@ class FileSinkWriter(SinkWriter[Any]):
             return
         now = self._context.current_processing_time()
         bucket = assigner.get_bucket_id(None, BucketContext(now, None))
-        self._file_of(bucket, now).write_batch(batch, now)
+        part = self._file_of(bucket, now)
+        part.write_batch(batch, now)
+        self._sample(part, batch)
         self._roll_if_due(bucket, now)
 
     # ------------------------------------------------------------------ checkpoints
@@ -163,6 +174,15 @@ class FileSinkWriter(SinkWriter[Any]):
         """Bytes written to files, closed and open."""
         return self._closed_bytes + sum(part.length for part in list(self._open.values()))
 
+    def bytes_taken(self) -> int:
+        """Return the bytes written, and about those that the formats of open files hold back.
+
+        The bytes of a closed file are exact, so that each one corrects what was taken for it before.
+        """
+        self._counts_bytes = True
+        row_bytes = self._row_bytes or 0.0
+        return self._closed_bytes + sum(part.bytes_taken(row_bytes) for part in self._open.values())
+
     def snapshot_state(self, checkpoint_id: int) -> list[Any]:
         """The files that stay open, with their lengths, and those that wait to be merged."""
         self._names.checkpoint_taken(checkpoint_id)
@@ -188,8 +208,15 @@ class FileSinkWriter(SinkWriter[Any]):
 
     def _write_to(self, bucket: str, rows: Sequence[Any], now: int) -> None:
         self._roll_if_due(bucket, now)
-        self._file_of(bucket, now).write(rows, now)
+        part = self._file_of(bucket, now)
+        part.write(rows, now)
+        self._sample(part, rows)
         self._roll_if_due(bucket, now)
+
+    def _sample(self, part: PartFile, rows: Sequence[Any] | pa.RecordBatch) -> None:
+        """Learn how large rows are before the first file is closed."""
+        if self._counts_bytes and self._row_bytes is None:
+            self._row_bytes = part.held_row_bytes(rows[:_SAMPLED_ROWS])
 
     def _file_of(self, bucket: str, now: int) -> PartFile:
         part = self._open.get(bucket)
@@ -245,6 +272,9 @@ class FileSinkWriter(SinkWriter[Any]):
         part = self._open[bucket]
         self._waiting.add(bucket, part.close(part.path in self._checkpointed))
         self._closed_bytes += part.length
+        self._closed_rows += part.rows
+        if self._row_bytes and self._closed_rows:
+            self._row_bytes = self._closed_bytes / self._closed_rows
         del self._open[bucket]
 
     def _recovered(self, file: InProgressFile) -> PendingFile | None:

@@ -124,6 +124,7 @@ class FileSource(Source[T, FileSourceSplit], Generic[T]):
         self.blocking = any(scheme_of(path) != "file" for path in self._paths)
         self.errors = file_format.errors
         self.makes_new_rows = file_format.makes_new_rows
+        self.counts_bytes = file_format.counts_bytes
 
     def with_default_scheme(self, default: str) -> FileSource[T]:
         paths = [with_default_scheme(path, default) for path in self._paths]
@@ -377,6 +378,9 @@ class FileSourceReader(OneByOneReader[T, FileSourceSplit], Generic[T]):
     def __init__(self, context: SourceReaderContext, file_format: FileFormat[T]) -> None:
         super().__init__(context)
         self._format = file_format
+        #: Bytes of rows since somebody asked first; until then nobody pays for counting.
+        self._bytes = 0.0
+        self._counts_bytes = False
 
     def open_split(self, split: FileSourceSplit) -> None:
         self._split = split
@@ -392,12 +396,20 @@ class FileSourceReader(OneByOneReader[T, FileSourceSplit], Generic[T]):
         if self._reader is None:
             raise RuntimeError(f"{self._split.path}: read before it was opened")
         try:
-            return self._reader.read(max_rows)
+            records = self._reader.read(max_rows)
+            if self._counts_bytes and records is not None:
+                self._bytes += self._reader.bytes_of_rows()
+            return records
         except (OSError, EOFError, FileSystemError) as error:
             raise FileSourceError(f"{self._split.path} cannot be read: {error}") from error
 
     def current_split(self) -> FileSourceSplit:
         return self._split if self._reader is None else replace(self._split, position=self._reader.position())
+
+    def bytes_read(self) -> int:
+        """Return the bytes of the rows that were read since the first call."""
+        self._counts_bytes = True
+        return int(self._bytes)
 
     def pending_bytes(self) -> int | None:
         """Return the bytes of the waiting splits and the rest of the open split."""

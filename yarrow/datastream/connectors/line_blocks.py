@@ -264,8 +264,11 @@ class BlockReader(FileReader):
         self._policy = policy
         self._numbers = LineNumbers(split.path)
         self._block_offset = blocks.offset
+        self._block_bytes = 0
         self._records: Any = []
         self._handed_out = 0
+        #: Rows that `read` has returned last.
+        self._returned = 0
         self._skip = 0 if split.position is None else split.position.records
 
     def read(self, max_rows: int) -> SourceRecords | None:
@@ -277,10 +280,12 @@ class BlockReader(FileReader):
             self._records, self._handed_out = [], 0
             if block is None:
                 return None
+            self._block_bytes = len(block)
             errors = self._parse(block)
         start = self._handed_out
         rows = self._slice(start, max_rows)
-        self._handed_out = start + len(rows)
+        self._returned = len(rows)
+        self._handed_out = start + self._returned
         if errors is None or not errors.count:
             return SourceRecords(rows, split_id=self._split.id)
         return SourceRecords(rows, split_id=self._split.id, side=errors.side or None, num_errors=errors.count)
@@ -293,6 +298,10 @@ class BlockReader(FileReader):
 
     def pending_bytes(self) -> int | None:
         return self._blocks.pending_bytes
+
+    def bytes_of_rows(self) -> float:
+        # A block without a row that can be read came with its malformed records alone.
+        return self._block_bytes * self._returned / len(self._records) if self._records else self._block_bytes
 
     def close(self) -> None:
         self._blocks.close()

@@ -71,6 +71,8 @@ class Permits:
         self._used_at = now
         #: Bytes of a row, about; 0 before the first.
         self._row_bytes = 0.0
+        #: Rows whose bytes have not been told yet.
+        self._unsized_rows = 0
         #: No rows have come for a while, so that others have the share.
         self.is_idle = False
         self.set_share(now, share)
@@ -116,15 +118,20 @@ class Permits:
         return max(1, int(found)) if found < inf else None
 
     def use(self, now: float, rows: int, size_bytes: int = 0) -> None:
-        """Take the permits of rows that came, with their bytes where these are known."""
+        """Take the permits of rows that came, with their bytes where these are known.
+
+        Bytes may come later than their rows, as those of a whole block. Negative bytes give back what was estimated.
+        """
         self._fill(now)
         self._used_at = now
         if self._rows.rate is not None:
             self._rows.balance -= rows
         if self._bytes.rate is not None:
             self._bytes.balance -= size_bytes
-        if rows and size_bytes:
-            self._row_bytes = size_bytes / rows
+        self._unsized_rows += rows
+        if self._unsized_rows and size_bytes > 0:
+            self._row_bytes = size_bytes / self._unsized_rows
+            self._unsized_rows = 0
 
     def seconds_to_idleness(self, now: float) -> float:
         """Return the seconds until the subtask is idle if no rows come before: not while it waits for permits."""

@@ -41,6 +41,7 @@ class TextLineFormat(StreamFormat[str]):
     """Lines without `\\n` or `\\r\\n`; made by `StreamFormat.text_line_format`."""
 
     splittable = True
+    counts_bytes = True
     decompresses = True
     reads_single_records = True
 

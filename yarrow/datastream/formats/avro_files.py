@@ -43,6 +43,7 @@ class AvroBulkFormat(BulkFormat[dict[str, Any]]):
     """
 
     splittable = True
+    counts_bytes = True
 
     def __init__(self, schema: AvroSchema | None = None) -> None:
         self._schema = schema
@@ -79,6 +80,9 @@ class _BlockReader(FileReader):
         self._records: Iterator[dict[str, Any]] | None = None
         self._read = 0
         self._block_end = self._offset
+        #: Rows that `read` has returned last, and the bytes of a row of their block.
+        self._returned = 0
+        self._row_bytes = 0.0
 
     def read(self, max_rows: int) -> SourceRecords | None:
         """Records of the present block."""
@@ -86,7 +90,8 @@ class _BlockReader(FileReader):
             if self._records is None and not self._load():
                 return None
             rows = self._decoded(max_rows)
-            self._read += len(rows)
+            self._returned = len(rows)
+            self._read += self._returned
             if rows:
                 return SourceRecords(rows, split_id=self._split.id)
             self._records, self._read, self._offset = None, 0, self._block_end
@@ -96,6 +101,9 @@ class _BlockReader(FileReader):
 
     def pending_bytes(self) -> int:
         return max(0, self._split.end - self._offset)
+
+    def bytes_of_rows(self) -> float:
+        return self._returned * self._row_bytes
 
     def close(self) -> None:
         self._stream.close()
@@ -152,6 +160,7 @@ class _BlockReader(FileReader):
             self._offset = self._split.end
             return False
         self._block_end = self._offset + block.size
+        self._row_bytes = block.size / max(1, block.num_records)
         self._records = iter(block)
         skipped, self._skip = self._skip, 0
         self._read = len(self._decoded(skipped))
@@ -175,6 +184,7 @@ class AvroWriterFactory(BulkWriterFactory[dict[str, Any]]):
     """Makes a writer for each Avro file."""
 
     can_be_concatenated = False
+    counts_bytes = True
 
     def __init__(self, schema: AvroSchema, codec: str = "null") -> None:
         if codec not in _CODECS:

@@ -50,6 +50,10 @@ class SectionedFile(ABC):
     def batches(self, section: int, names: list[str] | None, batch_size: int) -> Iterator[pa.RecordBatch]:
         """Decode a section, in batches of at most `batch_size` rows; None = all columns."""
 
+    @abstractmethod
+    def bytes_per_row(self, section: int, names: list[str] | None) -> float:
+        """Return the bytes that a row of a section has in the file, on average; None = all columns."""
+
     def close(self) -> None:
         """Release what the file holds besides its stream."""
         return None
@@ -83,6 +87,7 @@ class ColumnarRowInputFormat(BulkFormat[Any], SectionDecoder):
     """
 
     splittable = True
+    counts_bytes = True
     #: The kind of files, as scanners name it; None = no scanner reads them as this format does.
     _scanned_as: ClassVar[str | None] = None
 
@@ -214,6 +219,10 @@ class SectionReader(FileReader):
         self._batches: Iterator[pa.RecordBatch] | None = None
         self._batch: Any = ()
         self._next = 0
+        #: Rows that `read` has returned last.
+        self._returned = 0
+        #: A section and the bytes of one of its rows; None = nobody has asked yet.
+        self._row_bytes: tuple[int, float] | None = None
 
     def read(self, max_rows: int) -> SourceRecords | None:
         """A slice of the present batch."""
@@ -226,12 +235,19 @@ class SectionReader(FileReader):
             rows: Any = records[self._next : end]
         else:
             rows = records.slice(self._next, end - self._next)
-        self._rows += end - self._next
+        self._returned = end - self._next
+        self._rows += self._returned
         self._next = end
         return SourceRecords(rows, split_id=self._split.id)
 
     def position(self) -> FilePosition:
         return FilePosition(self._done, self._rows + self._skip)
+
+    def bytes_of_rows(self) -> float:
+        section = self._sections[self._done]
+        if self._row_bytes is None or self._row_bytes[0] != section:
+            self._row_bytes = section, self._file.bytes_per_row(section, self._names)
+        return self._returned * self._row_bytes[1]
 
     def close(self) -> None:
         self._file.close()
@@ -278,6 +294,11 @@ class ColumnarBulkWriter(BulkWriter[Any]):
         self._close = close
         self._to_batch = to_batch
         self._rows: list[Any] = []
+
+    def held_row_bytes(self, sample: Any) -> float:
+        """Return the bytes of a row of the sample as columns in memory: files are compressed, so they have fewer."""
+        batch = sample if isinstance(sample, pa.RecordBatch) else self._to_batch(sample, self._schema)
+        return float(batch.nbytes / max(1, batch.num_rows))
 
     def add_element(self, element: Any) -> None:
         """Keeps a Row, tuple or dict until there are enough for a batch."""

@@ -59,6 +59,7 @@ class CsvReaderFormat(StreamFormat[Row]):
     `multiline` False (a promise that no field holds a line end), large files are read in parts.
     """
 
+    counts_bytes = True
     decompresses = True
     reads_single_records = True
 
@@ -245,6 +246,7 @@ class CsvBulkWriters:
 @dataclass(frozen=True, slots=True)
 class _CsvWriterFactory(BulkWriterFactory[Any]):
     schema: CsvSchema
+    counts_bytes = True
 
     def create(self, stream: BinaryIO) -> BulkWriter[Any]:
         return _CsvBulkWriter(self.schema, stream)

@@ -60,6 +60,7 @@ class JsonLinesFormat(StreamFormat[Any]):
     """
 
     splittable = True
+    counts_bytes = True
     decompresses = True
     reads_single_records = True
 

@@ -73,6 +73,10 @@ class _OrcStripes(SectionedFile):
         for start in range(0, stripe.num_rows, batch_size):
             yield stripe.slice(start, batch_size)
 
+    def bytes_per_row(self, section: int, names: list[str] | None) -> float:
+        # Arrow does not tell the bytes of a stripe or of a column.
+        return self._bytes / max(1, int(self._file.nrows))
+
 
 class OrcBulkWriters:
     """Makes writers of ORC files."""
@@ -100,6 +104,7 @@ class OrcWriterFactory(BulkWriterFactory[Any]):
     #: A FileSink with this factory takes record batches.
     accepts_columns = True
     can_be_concatenated = False
+    counts_bytes = True
 
     def __init__(self, schema: pa.Schema, options: dict[str, Any]) -> None:
         require_columns("OrcBulkWriters", schema)

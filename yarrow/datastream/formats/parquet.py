@@ -83,6 +83,17 @@ class _ParquetSections(SectionedFile):
             batch_size=batch_size, row_groups=[section], columns=names, use_threads=False
         )
 
+    def bytes_per_row(self, section: int, names: list[str] | None) -> float:
+        group = self._file.metadata.row_group(section)
+        columns = [group.column(index) for index in range(group.num_columns)]
+        # A column of a struct has a path, which begins with the name of the struct.
+        sizes = [
+            column.total_compressed_size
+            for column in columns
+            if names is None or any(_is_within(column.path_in_schema, name) for name in names)
+        ]
+        return float(sum(sizes) / max(1, group.num_rows))
+
     def close(self) -> None:
         self._file.close()
 
@@ -92,6 +103,10 @@ class _ParquetSections(SectionedFile):
         if column.dictionary_page_offset is not None:
             return int(min(column.dictionary_page_offset, column.data_page_offset))
         return int(column.data_page_offset)
+
+
+def _is_within(path: str, name: str) -> bool:
+    return path == name or path.startswith(f"{name}.")
 
 
 class ParquetBulkWriters:
@@ -115,6 +130,7 @@ class ParquetWriterFactory(BulkWriterFactory[Any]):
     #: A FileSink with this factory takes record batches.
     accepts_columns = True
     can_be_concatenated = False
+    counts_bytes = True
 
     def __init__(self, schema: pa.Schema, utc_timestamp: bool) -> None:
         fields = [
@@ -161,6 +177,7 @@ class AvroParquetFormat(StreamFormat[dict[str, Any]], SectionDecoder):
     """Parquet files as dicts of an Avro schema; made by `AvroParquetReaders.for_generic_record`."""
 
     splittable = True
+    counts_bytes = True
     batch_size = _ROWS_OF_RECORDS
 
     def __init__(self, schema: AvroSchema) -> None:
@@ -201,6 +218,7 @@ class AvroParquetWriterFactory(BulkWriterFactory[dict[str, Any]]):
     """Makes a writer of Avro records for each Parquet file."""
 
     can_be_concatenated = False
+    counts_bytes = True
 
     def __init__(self, schema: AvroSchema) -> None:
         self._columns = AvroColumns(schema)

@@ -118,3 +118,20 @@ def test_a_bounded_job_is_refused() -> None:
     env.from_sequence(1, 10).rate_limit(rows_per_second=5).print()
     with pytest.raises(BatchRefusedError, match="has a rate limit"):
         check(env.get_job_graph())
+
+
+def test_bytes_that_come_with_their_last_row_tell_how_large_the_others_are() -> None:
+    permits = Permits(0.0, RateLimit(bytes_per_second=1000))
+    permits.use(0.0, 99)
+    permits.use(0.0, 1, 1000)
+    assert permits.most_rows(1.0) == 0
+    assert permits.most_rows(2.0) == 100
+
+
+def test_bytes_that_were_taken_for_too_many_come_back() -> None:
+    permits = Permits(0.0, RateLimit(bytes_per_second=1000))
+    permits.use(0.0, 10, 5000)
+    permits.use(0.0, 1, -4000)
+    assert permits.seconds_to_wait(0.0) == pytest.approx(1.05)
+    permits.use(0.0, 1, -1_000_000)
+    assert permits.most_rows(0.1) == 2

@@ -66,6 +66,8 @@ class HybridSourceReader(SourceReader[T, HybridSourceSplit], Generic[T]):
         #: True when no source has a further split for this reader.
         self.has_all_splits = False
         self._paused: set[str] = set()
+        #: Bytes that the sources have read that are closed; None = nobody has asked for bytes.
+        self._closed_bytes: int | None = None
 
     def poll(self, max_rows: int) -> SourceRecords | NothingAvailable | None:
         """Return rows of the earliest source; where none is open, opens the next one or asks for it."""
@@ -110,6 +112,9 @@ class HybridSourceReader(SourceReader[T, HybridSourceSplit], Generic[T]):
         made = splits[0].made if splits else self._allowed.made
         source = self._chain.source_at(index, made)
         reader = source.create_reader(_MemberContext(self._context, index, self))
+        if self._closed_bytes is not None:
+            # A reader may count from the first call on.
+            reader.bytes_read()
         self._open[index] = _OpenSource(reader, made)
         if not self.has_all_splits:
             # A reader that has them all needs nothing of the enumerator, and in BATCH mode there is none by then.
@@ -128,6 +133,8 @@ class HybridSourceReader(SourceReader[T, HybridSourceSplit], Generic[T]):
         ended = self._open.pop(index)
         self._finished = max(self._finished, index)
         self._told = False
+        if self._closed_bytes is not None:
+            self._closed_bytes += ended.reader.bytes_read()
         prefix = split_id_of(index, "")
         self._paused = {split_id for split_id in self._paused if not split_id.startswith(prefix)}
         ended.reader.close()
@@ -217,6 +224,12 @@ class HybridSourceReader(SourceReader[T, HybridSourceSplit], Generic[T]):
     def pending_bytes(self) -> int | None:
         """Return the bytes of open sources' splits that are not read."""
         return _sum([opened.reader.pending_bytes() for opened in list(self._open.values())])
+
+    def bytes_read(self) -> int:
+        """Return the bytes of rows of all sources since the first call."""
+        if self._closed_bytes is None:
+            self._closed_bytes = 0
+        return self._closed_bytes + sum(opened.reader.bytes_read() for opened in self._open.values())
 
     def own_metrics(self) -> Mapping[str, float]:
         """Return the metrics of open sources."""

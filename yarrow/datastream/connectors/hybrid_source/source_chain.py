@@ -77,6 +77,8 @@ class HybridSource(Source[T, HybridSourceSplit], Generic[T]):
         self.replay = weakest_replay(link.replay for link in self._links)
         self.errors = strictest(source.errors for source in given)
         self.adds_columns = any(source.adds_columns for source in given)
+        # Nobody knows yet what a source counts that is made at its switch.
+        self.counts_bytes = self._all_given and all(source.counts_bytes for source in given)
 
     @staticmethod
     def builder(first_source: Source[T, Any]) -> HybridSourceBuilder[T]:
