@@ -40,6 +40,13 @@ class Transformation:
     output_schema: bytes | None = None
     #: Nodes that belong to each job that has this one, though it does not read them.
     companions: tuple[Transformation, ...] = ()
+    #: Another node was made that reads this one.
+    is_read: bool = False
+
+    def __post_init__(self) -> None:
+        """Tell the input nodes that this one reads them."""
+        for read in self.inputs:
+            read.is_read = True
 
     @property
     def inputs(self) -> Sequence[Transformation]:

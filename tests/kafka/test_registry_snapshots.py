@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +16,13 @@ from tests.kafka.test_registry_avro import FIRST, SECOND, Writer
 from tests.support.kafka.cluster import KafkaCluster
 from tests.support.registry.server import RegistryServer
 from yarrow.common import WatermarkStrategy
+from yarrow.datastream import DataStream, StreamExecutionEnvironment
 from yarrow.datastream.connectors.kafka import KafkaSource
 from yarrow.datastream.formats.registry import ConfluentRegistryAvroDeserializationSchema, RegistrySubject
 from yarrow.datastream.formats.registry.json_schema import ConfluentRegistryJsonDeserializationSchema
 from yarrow.embedded.local_job_client import LocalJobClient
 from yarrow.embedded.mini_cluster import MiniCluster, mini_cluster
+from yarrow.runtime.common.errors import InvalidProgramError
 
 pytestmark = pytest.mark.kafka
 
@@ -48,25 +50,30 @@ class Program:
         return self._notes.read_text().splitlines()
 
     def run(
-        self, version: int | None, rows: list[str], savepoint: str = "", *, makes_rows: bool = True
+        self,
+        version: int | None,
+        rows: list[str],
+        savepoint: str = "",
+        *,
+        makes_rows: bool = True,
+        topics: Mapping[str, str] | None = None,
     ) -> str:
-        """Run a job until these rows are noted; return the savepoint with which it stops."""
-        client = self._submitted(version, savepoint, makes_rows)
+        """Run a job until these rows are noted; return the savepoint with which it stops.
+
+        `topics`: the topic of each source, by its uid. All have the name "orders" and read by one subject.
+        """
+        client = self._submitted(version, savepoint, makes_rows, topics or {"orders": self.topic})
         wait_until(lambda: len(self.noted()) >= len(rows), lambda: f"noted: {self.noted()}")
-        assert self.noted() == rows
+        assert sorted(self.noted()) == sorted(rows)
         return client.stop_with_savepoint(False, f"{self._folder}/savepoints").result()
 
-    def _submitted(self, version: int | None, savepoint: str, makes_rows: bool) -> LocalJobClient:
+    def _submitted(
+        self, version: int | None, savepoint: str, makes_rows: bool, topics: Mapping[str, str]
+    ) -> LocalJobClient:
         settings = {"parallelism.default": "1", "execution.checkpointing.interval": "1 s"}
         if savepoint:
             settings["execution.state-recovery.path"] = savepoint
         env = self._cluster.get_execution_environment(settings)
-        reader = ConfluentRegistryAvroDeserializationSchema
-        made = reader.for_row_type_info if makes_rows else reader.for_generic
-        schema = made(RegistrySubject(f"{self.topic}-value", version), self._url)
-        builder = KafkaSource.builder().set_bootstrap_servers(self._kafka.bootstrap_servers)
-        source = builder.set_topics(self.topic).set_value_only_deserializer(schema).build()
-        stream = env.from_source(source, WatermarkStrategy.no_watermarks(), "orders").uid("orders")
         notes = str(self._notes)
 
         def note(row: Any) -> str:
@@ -74,8 +81,26 @@ class Program:
                 file.write(f"{row}\n")
             return str(row)
 
-        stream.map(note).uid("note").print()
+        for uid, topic in topics.items():
+            stream = self.source(env, version, topic, makes_rows=makes_rows).uid(uid)
+            stream.map(note).uid(f"note {uid}").print().uid(f"print {uid}")
         return self._cluster.submit(env.get_job_graph("orders"))
+
+    def source(
+        self,
+        env: StreamExecutionEnvironment,
+        version: int | None,
+        topic: str | None = None,
+        *,
+        makes_rows: bool = True,
+    ) -> DataStream:
+        """The records of a topic, the program's own by default, by a version of the program's subject."""
+        reader = ConfluentRegistryAvroDeserializationSchema
+        made = reader.for_row_type_info if makes_rows else reader.for_generic
+        schema = made(RegistrySubject(f"{self.topic}-value", version), self._url)
+        builder = KafkaSource.builder().set_bootstrap_servers(self._kafka.bootstrap_servers)
+        source = builder.set_topics(topic or self.topic).set_value_only_deserializer(schema).build()
+        return env.from_source(source, WatermarkStrategy.no_watermarks(), "orders")
 
 
 @pytest.mark.parametrize("makes_rows", [True, False], ids=["rows", "dicts"])
@@ -111,6 +136,40 @@ def test_a_savepoint_keeps_the_schema_of_the_first_start(
     write(second, SECOND, {"id": 3, "user": "bob"})
     rows += [shown(id=3, user="bob")]
     program.run(2, rows, savepoint, makes_rows=makes_rows)
+
+
+def test_two_sources_of_one_subject_keep_each_its_own_version(
+    cluster: MiniCluster,
+    kafka: KafkaCluster,
+    registry: RegistryServer,
+    client: SchemaRegistryClient,
+    new_topic: Callable[..., str],
+    tmp_path: Path,
+) -> None:
+    program = Program(cluster, tmp_path, kafka, new_topic(), registry.url)
+    other, writer = new_topic(), Writer(client)
+    first = writer.register(f"{program.topic}-value", FIRST)
+    written(kafka, program.topic, [writer.message(first, FIRST, {"id": 1})])
+    rows = ["Row(id=1)"]
+    savepoint = program.run(None, rows)
+    second = writer.register(f"{program.topic}-value", SECOND)
+    both = {"other": other, "orders": program.topic}
+    # The other source is new, so it reads by the version of this day.
+    for start in (2, 4):
+        written(kafka, program.topic, [writer.message(second, SECOND, {"id": start, "user": "ann"})])
+        written(kafka, other, [writer.message(second, SECOND, {"id": start + 1, "user": "bob"})])
+        rows += [f"Row(id={start})", f"Row(id={start + 1}, user='bob')"]
+        savepoint = program.run(None, rows, savepoint, topics=both)
+        third = {**SECOND, "fields": [*SECOND["fields"], {"name": "at", "type": "long", "default": 0}]}
+        writer.register(f"{program.topic}-value", third)
+    late = program.source(
+        cluster.get_execution_environment({"execution.state-recovery.path": savepoint}), None
+    )
+    late.map(str)
+    with pytest.raises(
+        InvalidProgramError, match=r"'orders' reads by version 1 .* call uid\(\) directly behind"
+    ):
+        late.uid("orders")
 
 
 def test_a_reader_of_json_keeps_its_schema(registry: RegistryServer, client: SchemaRegistryClient) -> None:

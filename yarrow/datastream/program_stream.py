@@ -7,7 +7,7 @@ purpose.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from yarrow.common.typeinfo import TypeInformation, Types
 from yarrow.datastream.connectors.dead_letters import DEAD_LETTERS
@@ -37,6 +37,22 @@ class ProgramStream(OperatorSettings, ABC):
     def get_execution_config(self) -> ExecutionConfig:
         """Return the settings of the program's execution."""
         return self._environment.get_config()
+
+    def uid(self, uid: str) -> Self:
+        """Set the id by which a savepoint finds the operator; unique in the program.
+
+        A source that follows a subject of a registry then reads by the schema that the savepoint has of this id. Raises
+        InvalidProgramError if operators behind the source were made for rows of another type.
+        """
+        super().uid(uid)
+        self._environment.operator_identified(self.operator("uid"))
+        return self
+
+    def set_uid_hash(self, uid_hash: str) -> Self:
+        """Set the operator id itself, 32 hexadecimal digits, as a savepoint shows it. Raises as `uid`."""
+        super().set_uid_hash(uid_hash)
+        self._environment.operator_identified(self.operator("set_uid_hash"))
+        return self
 
     def get_type(self) -> TypeInformation:
         """Return the declared type; PICKLED_BYTE_ARRAY when none was declared."""

@@ -50,8 +50,10 @@ from yarrow.runtime.graph.plan import execution_plan
 from yarrow.runtime.graph.states import JobType
 from yarrow.runtime.graph.stream_graph import StreamGraph
 from yarrow.runtime.graph.stream_graph_generator import GraphSettings, generate_stream_graph
+from yarrow.runtime.graph.transformations import SpecTransformation
 
 if TYPE_CHECKING:
+    from yarrow.datastream.program.asked_source import AskedSource
     from yarrow.runtime.graph.batch.batch_runner import RunnerChoice
 
 __all__ = ["StreamExecutionEnvironment"]
@@ -72,6 +74,8 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         super().__init__(configuration)
         self._ids = RandomIdFactory() if ids is None else ids
         self._unbounded: dict[int, str] = {}
+        #: Sources that asked for schemas, by transformation.
+        self._asked: dict[int, AskedSource] = {}
         #: Bounded sources of which no job has been made, by transformation.
         self._bounded: dict[int, Source[Any, Any]] = {}
         #: About how many bytes the sources of former jobs read: a later job may read them again.
@@ -228,23 +232,61 @@ class StreamExecutionEnvironment(EnvironmentSettings):
     ) -> DataStream:
         source = self.in_default_file_system(source)
         source.validate()
-        if source.kept_schema() is not None:
-            from yarrow.datastream.program.kept_schemas import with_kept_schema
+        asked = None
+        if source.kept_schemas():
+            from yarrow.datastream.program.asked_source import AskedSource
 
-            source = with_kept_schema(source, name, self._settings())
+            asked = AskedSource(source, name, output_type, strategy)
+            source = asked.by_name(self._settings())
+        form = self._form(source, name, output_type, strategy)
+        made = self.graph_builder.source(
+            name, blocking=declares_blocking(source), errors=source.errors, **form, **settings
+        )
+        if asked is not None:
+            self._asked[made.id] = asked
+        if source.boundedness is Boundedness.CONTINUOUS_UNBOUNDED:
+            self._unbounded[made.id] = name
+        else:
+            self._bounded[made.id] = source
+        return DataStream(self, made)
+
+    def operator_identified(self, operator: SpecTransformation) -> None:
+        """Let a source read by the schemas that the snapshot has of its operator, whose id the program has given.
+
+        Raises InvalidProgramError if operators behind the source were made for rows of another type.
+        """
+        asked = self._asked.get(operator.id)
+        source = None if asked is None else asked.by_id(operator, self._settings())
+        if asked is None or source is None:
+            return
+        form = self._form(source, operator.name, asked.output_type, asked.strategy)
+        asked.check_form(operator, form)
+        for part, value in form.items():
+            setattr(operator, part, value)
+        if operator.id in self._bounded:
+            self._bounded[operator.id] = source
+
+    def _form(
+        self,
+        source: Source[Any, Any],
+        name: str,
+        output_type: TypeInformation | None,
+        strategy: WatermarkStrategy | None,
+    ) -> dict[str, Any]:
+        """Return what the transformation of a source has of it."""
+        form: dict[str, Any] = {"adds_columns": source.adds_columns}
         schema = source.produced_schema()
         scan = None
         if schema is not None:
             from yarrow.datastream.program.arrow_schemas import schema_bytes
 
             encoded = schema_bytes(schema)
-            settings |= {"output_kind": StreamKind.COLUMNAR, "output_schema": encoded}
+            form |= {"output_kind": StreamKind.COLUMNAR, "output_schema": encoded}
             if source.scanned_format is not None:
                 scan = ColumnScan(source.scanned_format, encoded, source.scanned_bytes())
         else:
-            settings["output_type"] = output_type or declared(source.produced_type())
-        settings["adds_columns"] = source.adds_columns
-        spec = SourceOperator(
+            form["output_type"] = output_type or declared(source.produced_type())
+        form["spec"] = SourceOperator(
             source=self.graph_builder.pickle(source, name, "source"),
             watermark_strategy=self._pickled_strategy(strategy, name),
             bounded=source.boundedness is Boundedness.BOUNDED,
@@ -253,14 +295,7 @@ class StreamExecutionEnvironment(EnvironmentSettings):
             declared_replay=source.replay,
             knows_bytes=source.counts_bytes,
         )
-        made = self.graph_builder.source(
-            name, spec, blocking=declares_blocking(source), errors=source.errors, **settings
-        )
-        if source.boundedness is Boundedness.CONTINUOUS_UNBOUNDED:
-            self._unbounded[made.id] = name
-        else:
-            self._bounded[made.id] = source
-        return DataStream(self, made)
+        return form
 
     def _pickled_history(self, source: Source[Any, Any], name: str) -> bytes | None:
         if source.boundedness is Boundedness.BOUNDED:

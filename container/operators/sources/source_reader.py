@@ -23,7 +23,7 @@ from yarrow.container.operators.sources.carried_records import (
     decode_carried,
     encode_carried,
 )
-from yarrow.container.operators.sources.kept_schema import with_kept_schema
+from yarrow.container.operators.sources.kept_schema import with_kept_schemas
 from yarrow.container.operators.sources.source_alignment import ALIGNMENT_BOUND, SourceAlignment
 from yarrow.container.operators.sources.source_head import SourceHead
 from yarrow.container.operators.sources.source_metrics import register_reader
@@ -165,7 +165,7 @@ class ReadingSource(SourceHead):
         declared = declared_type(self.context.descriptor.output_type)
         self._gives_fixed_rows = declared is not None and declared.is_immutable
         loaded: Source[Any, SourceSplit] = load_function(self._blob, self.name)
-        source = self._source = with_kept_schema(loaded, self.name, self.context)
+        source = self._source = with_kept_schemas(loaded, self.name, self.context)
         self.emits_new_rows = source.makes_new_rows
         if source.errors.is_bounded:
             # Imported late: most programs set no bound.

@@ -6,10 +6,13 @@ another one the next time. A job that goes on from a snapshot stays with the sch
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-#: Name of the operator state that has it, one element a subtask; part of the format of savepoints.
+#: Name of the operator state that has the schemas of a source, each with its place; part of the format of savepoints.
 KEPT_SCHEMA = "source-kept-schema"
+#: The place of the only schema of a source. Older snapshots tell no place: theirs is the only schema that was kept.
+ONLY = ""
 
 
 class KeptSchema(NamedTuple):
@@ -28,3 +31,31 @@ class KeptSchema(NamedTuple):
         A program that names another subject, version or schema has been changed, and its schema holds.
         """
         return bool(self.subject) and self.subject == own.subject
+
+
+def stored_schemas(schemas: Mapping[str, KeptSchema]) -> list[tuple[str, ...]]:
+    """Return the elements of the operator state, one a place."""
+    return [(*schema, place) if place else tuple(schema) for place, schema in schemas.items()]
+
+
+def schemas_of(elements: Iterable[Sequence[str]]) -> dict[str, KeptSchema]:
+    """Return the schemas of such elements by their place. Subtasks store the same ones, so the first one counts."""
+    found: dict[str, KeptSchema] = {}
+    for subject, shown, content, *place in elements:
+        found.setdefault(place[0] if place else ONLY, KeptSchema(subject, shown, content))
+    return found
+
+
+def schemas_for(own: Mapping[str, KeptSchema], stored: Mapping[str, KeptSchema]) -> dict[str, KeptSchema]:
+    """Return the schemas of a snapshot for the places of a source that the program has built with `own`.
+
+    A schema without a place belongs to the only place that follows its subject. A place that the snapshot lacks is left
+    out.
+    """
+    found = {place: stored[place] for place in own if place in stored}
+    alone = stored.get(ONLY)
+    if alone is not None and ONLY not in own:
+        fitting = [place for place, schema in own.items() if place not in found and alone.stays(schema)]
+        if len(fitting) == 1:
+            found[fitting[0]] = alone
+    return found

@@ -340,16 +340,19 @@ class Source(ABC, Generic[T, SplitT]):
         """An Arrow schema makes the source columnar: its readers return record batches."""
         return None
 
-    def kept_schema(self) -> KeptSchema | None:
-        """Return the schema that the program has asked for when it was built; None = it has asked for none.
+    def kept_schemas(self) -> Mapping[str, KeptSchema]:
+        """Return the schemas that the program asked for when it was built, by their place in the source.
 
-        The engine stores it with the splits. A job that goes on from a snapshot reads by the schema of its first start.
+        A place stays the same in each version of the program. A source with one schema has it at the place "". The
+        engine stores the schemas with the splits. A job that goes on from a snapshot reads by those of its first start.
         """
-        return None
+        return {}
 
-    def with_kept_schema(self, kept: KeptSchema) -> Source[T, SplitT]:
-        """Return the source that reads by the schema which a snapshot has kept of it."""
-        raise TypeError(f"{type(self).__name__} keeps no schema: it has kept_schema without with_kept_schema")
+    def with_kept_schemas(self, kept: Mapping[str, KeptSchema]) -> Source[T, SplitT]:
+        """Return the source that reads by the schemas which a snapshot has kept, at the places that it has."""
+        raise TypeError(
+            f"{type(self).__name__} keeps no schema: it has kept_schemas without with_kept_schemas"
+        )
 
     @property
     def scanned_format(self) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -548,25 +548,29 @@ class OfSchema(CollectionSource):
 
     adds_columns = True
 
-    def __init__(self, kept: KeptSchema) -> None:
+    def __init__(self, kept: KeptSchema, place: str = "") -> None:
         super().__init__([1], None)
         self.kept = kept
+        self.place = place
 
-    def kept_schema(self) -> KeptSchema | None:
-        return self.kept
+    def kept_schemas(self) -> dict[str, KeptSchema]:
+        return {self.place: self.kept}
 
-    def with_kept_schema(self, kept: KeptSchema) -> OfSchema:
-        return OfSchema(kept)
+    def with_kept_schemas(self, kept: Mapping[str, KeptSchema]) -> OfSchema:
+        return OfSchema(kept[self.place], self.place)
 
 
-def test_the_schema_of_its_only_source_that_keeps_one_is_kept() -> None:
-    first, latest = KeptSchema("orders-value", "version 1", "1"), KeptSchema("orders-value", "version 2", "2")
+def test_each_source_of_a_chain_keeps_its_own_schema() -> None:
+    first, second, latest = (
+        KeptSchema("orders-value", f"version {number}", str(number)) for number in (1, 2, 3)
+    )
     plain = CollectionSource([1], None)
-    chain = HybridSource.builder(plain).add_source(OfSchema(latest)).build()
-    assert chain.kept_schema() == latest and chain.adds_columns
-    restored = chain.with_kept_schema(first)
-    assert restored.kept_schema() == first
-    assert restored.source_at(0, None) is plain and chain.kept_schema() == latest
-    assert HybridSource.builder(plain).add_source(plain).build().kept_schema() is None
-    several = HybridSource.builder(OfSchema(first)).add_source(OfSchema(latest)).build()
-    assert several.kept_schema() is None, "nobody knows which one a snapshot has kept"
+    chain = (
+        HybridSource.builder(plain).add_source(OfSchema(latest)).add_source(OfSchema(latest, "key")).build()
+    )
+    assert chain.kept_schemas() == {"1": latest, "2/key": latest} and chain.adds_columns
+    restored = chain.with_kept_schemas({"1": first, "2/key": second})
+    assert restored.kept_schemas() == {"1": first, "2/key": second}
+    assert restored.source_at(0, None) is plain and chain.kept_schemas() == {"1": latest, "2/key": latest}
+    assert restored.with_kept_schemas({"2/key": latest}).kept_schemas() == {"1": first, "2/key": latest}
+    assert HybridSource.builder(plain).add_source(plain).build().kept_schemas() == {}

@@ -7,7 +7,7 @@ Flink's HybridSource (FLIP-150).
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -169,32 +169,25 @@ class HybridSource(Source[T, HybridSourceSplit], Generic[T]):
         types = [source.produced_type() for source in self._given()]
         return types[0] if all(declared == types[0] for declared in types) and self._all_given else None
 
-    def kept_schema(self) -> KeptSchema | None:
-        """The schema of the one source that has asked for its schema; None where no source has, or several have."""
-        place = self._keeper()
-        return None if place is None else self._source_of(place).kept_schema()
-
-    def with_kept_schema(self, kept: KeptSchema) -> HybridSource[T]:
-        place = self._keeper()
-        links = [
-            replace(link, source=self._source_of(index).with_kept_schema(kept)) if index == place else link
+    def kept_schemas(self) -> dict[str, KeptSchema]:
+        """The schemas of all given sources; a place begins with that of the source."""
+        return {
+            _place(index, inner): kept
             for index, link in enumerate(self._links)
-        ]
+            if link.source is not None
+            for inner, kept in link.source.kept_schemas().items()
+        }
+
+    def with_kept_schemas(self, kept: Mapping[str, KeptSchema]) -> HybridSource[T]:
+        links = []
+        for index, link in enumerate(self._links):
+            source = link.source
+            if source is not None:
+                places = {inner: _place(index, inner) for inner in source.kept_schemas()}
+                inside = {inner: kept[place] for inner, place in places.items() if place in kept}
+                link = replace(link, source=source.with_kept_schemas(inside)) if inside else link
+            links.append(link)
         return HybridSource(links, self._default_scheme)
-
-    def _keeper(self) -> int | None:
-        """The place of the only source that keeps a schema."""
-        places = [
-            index
-            for index, link in enumerate(self._links)
-            if link.source is not None and link.source.kept_schema() is not None
-        ]
-        return places[0] if len(places) == 1 else None
-
-    def _source_of(self, place: int) -> Source[Any, Any]:
-        source = self._links[place].source
-        assert source is not None
-        return source
 
     @property
     def _all_given(self) -> bool:
@@ -220,6 +213,11 @@ class HybridSource(Source[T, HybridSourceSplit], Generic[T]):
         for index, link in enumerate(self._links):
             if link.source is not None:
                 _check_columns(index, link.source.produced_schema(), self.produced_schema())
+
+
+def _place(index: int, inner: str) -> str:
+    """Return the place of a schema in the chain: that of the source, and that in the source."""
+    return f"{index}/{inner}" if inner else str(index)
 
 
 def _check_columns(index: int, schema: pa.Schema | None, first: pa.Schema | None) -> None:

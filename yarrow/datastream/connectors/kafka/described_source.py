@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 from yarrow.common.serialization import ColumnarDeserializationSchema, DeserializationSchema, KeepsSchema
 from yarrow.common.typeinfo import TypeInformation
 from yarrow.common.values.error_handling import ErrorHandling, ErrorPolicy, error_handling
-from yarrow.common.values.kept_schema import KeptSchema
+from yarrow.common.values.kept_schema import ONLY, KeptSchema
 from yarrow.datastream.connectors.base import Boundedness, Replay, Source, SourceRecords
 from yarrow.datastream.connectors.dead_letters import DeadLetter
 from yarrow.datastream.connectors.kafka.cluster.client_properties import CLIENT_ID_PREFIX, as_text
@@ -61,18 +61,29 @@ class DescribedKafkaSource(Source[T, KafkaPartitionSplit], Generic[T]):
         """Return what reads records of letters by the deserializer."""
         return letter_reader(self._settings.schema, self._settings.errors.policy)
 
-    def kept_schema(self) -> KeptSchema | None:
-        """The schema that the deserializer has asked a registry for."""
-        schema = self._settings.schema
-        return schema.kept_schema() if isinstance(schema, KeepsSchema) else None
+    def kept_schemas(self) -> dict[str, KeptSchema]:
+        """The schemas that the deserializer, or those inside it, have asked a registry for."""
+        found = {place: part.kept_schema() for place, part in self._keeping_parts().items()}
+        return {place: kept for place, kept in found.items() if kept is not None}
 
-    def with_kept_schema(self, kept: KeptSchema) -> Self:
-        """The source whose deserializer reads by a schema of a snapshot."""
-        schema = self._settings.schema
-        assert isinstance(schema, KeepsSchema)
+    def with_kept_schemas(self, kept: Mapping[str, KeptSchema]) -> Self:
+        """The source whose deserializers read by schemas of a snapshot."""
+        keeping, own = self._keeping_parts(), self._settings.schema
+        parts: dict[str, Any] = {
+            place: keeping[place].with_kept_schema(schema) for place, schema in kept.items()
+        }
+        if isinstance(own, KafkaRecordDeserializationSchema):
+            schema: Any = own.with_parts({**own.parts(), **parts})
+        else:
+            schema = parts[ONLY]
         changed = copy(self)
-        changed._settings = replace(self._settings, schema=schema.with_kept_schema(kept))
+        changed._settings = replace(self._settings, schema=schema)
         return changed
+
+    def _keeping_parts(self) -> dict[str, KeepsSchema]:
+        schema = self._settings.schema
+        parts = schema.parts() if isinstance(schema, KafkaRecordDeserializationSchema) else {ONLY: schema}
+        return {place: part for place, part in parts.items() if isinstance(part, KeepsSchema)}
 
     def produced_type(self) -> TypeInformation | None:
         """The type that the deserializer declares."""

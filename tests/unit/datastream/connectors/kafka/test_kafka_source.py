@@ -5,24 +5,27 @@ from __future__ import annotations
 import pickle
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
 
 from yarrow.common.configuration import Configuration
-from yarrow.common.serialization import SimpleStringSchema
-from yarrow.common.typeinfo import Types
+from yarrow.common.serialization import DeserializationSchema, KeepsSchema, SimpleStringSchema
+from yarrow.common.typeinfo import TypeInformation, Types
+from yarrow.common.values.kept_schema import KeptSchema
 from yarrow.datastream import StreamExecutionEnvironment
 from yarrow.datastream.connectors.base import Boundedness, Replay
 from yarrow.datastream.connectors.kafka import (
     FlinkKafkaConsumer,
     KafkaOffsetResetStrategy,
     KafkaOffsetsInitializer,
+    KafkaRecordDeserializationSchema,
     KafkaSource,
     KafkaSourceBuilder,
     KafkaTopicPartition,
 )
+from yarrow.datastream.connectors.kafka.reading.record_deserialization import ConsumerRecord
 from yarrow.runtime.common.errors import InvalidProgramError
 
 Offsets = KafkaOffsetsInitializer
@@ -38,6 +41,55 @@ def test_the_schema_declares_the_type() -> None:
     source = complete().build()
     assert source.produced_type() == Types.STRING()
     assert source.boundedness is Boundedness.CONTINUOUS_UNBOUNDED
+
+
+class ByVersion(SimpleStringSchema, KeepsSchema):
+    """Texts by the latest version of a subject."""
+
+    def __init__(self, kept: KeptSchema) -> None:
+        super().__init__()
+        self.kept = kept
+
+    def kept_schema(self) -> KeptSchema:
+        return self.kept
+
+    def with_kept_schema(self, kept: KeptSchema) -> ByVersion:
+        return ByVersion(kept)
+
+
+class KeyAndValue(KafkaRecordDeserializationSchema[Any]):
+    """Pairs of key and value."""
+
+    def __init__(self, key: DeserializationSchema[str], value: DeserializationSchema[str]) -> None:
+        self.key, self.value = key, value
+
+    def deserialize(self, record: ConsumerRecord) -> list[Any]:
+        return [(self.key.deserialize(record.key or b""), self.value.deserialize(record.value or b""))]
+
+    def get_produced_type(self) -> TypeInformation:
+        return Types.TUPLE([self.key.get_produced_type(), self.value.get_produced_type()])
+
+    def parts(self) -> dict[str, DeserializationSchema[str]]:
+        return {"key": self.key, "value": self.value}
+
+    def with_parts(self, parts: Mapping[str, Any]) -> KeyAndValue:
+        return KeyAndValue(**parts)
+
+
+def test_key_and_value_keep_each_their_own_schema() -> None:
+    first, second, latest = (KeptSchema("orders", f"version {number}", str(number)) for number in (1, 2, 3))
+    builder = KafkaSource.builder().set_bootstrap_servers("localhost:9092").set_topics("t")
+    source = builder.set_deserializer(KeyAndValue(ByVersion(latest), ByVersion(latest))).build()
+    assert source.kept_schemas() == {"key": latest, "value": latest}
+    restored = source.with_kept_schemas({"key": first, "value": second})
+    assert restored.kept_schemas() == {"key": first, "value": second}
+    assert restored.with_kept_schemas({"key": latest}).kept_schemas() == {"key": latest, "value": second}
+    assert source.kept_schemas() == {"key": latest, "value": latest}
+    # A part that asks for nothing keeps nothing.
+    plain = builder.set_deserializer(KeyAndValue(SimpleStringSchema(), ByVersion(latest))).build()
+    kept = plain.with_kept_schemas({"value": first})
+    assert plain.kept_schemas() == {"value": latest} and kept.kept_schemas() == {"value": first}
+    assert complete().build().kept_schemas() == {}
 
 
 def test_bounded_and_unbounded_ends() -> None:

@@ -7,7 +7,7 @@ KafkaRecordDeserializationSchema sees the whole record. Must not import the clie
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import repeat
 from operator import is_
@@ -66,6 +66,17 @@ class KafkaRecordDeserializationSchema(ABC, Generic[OUT]):
     @abstractmethod
     def get_produced_type(self) -> TypeInformation:
         """Return the type of the rows."""
+
+    def parts(self) -> Mapping[str, DeserializationSchema[Any]]:
+        """Return the schemas that read parts of a record, by a name such as "key".
+
+        A job that goes on from a snapshot then reads by the registry's schemas of its first start.
+        """
+        return {}
+
+    def with_parts(self, parts: Mapping[str, Any]) -> KafkaRecordDeserializationSchema[OUT]:
+        """Return this with these schemas for all its parts. The type of its rows follows from them."""
+        raise TypeError(f"{type(self).__name__} has parts without with_parts, which reads by other ones")
 
     @staticmethod
     def value_only(deserialization_schema: DeserializationSchema[T]) -> DeserializationSchema[T]:
