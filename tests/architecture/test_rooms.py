@@ -138,6 +138,16 @@ def test_who_runs_operators_without_a_job_takes_a_fragment() -> None:
         assert {module for module, all_of in imports().items() if part in all_of} == makers
 
 
+def test_no_part_of_the_product_stands_on_tools_for_tests() -> None:
+    tools = "yarrow.testing"
+    users = {
+        module
+        for module, all_of in imports().items()
+        if not module.startswith(tools) and any(each.startswith(tools) for each in all_of)
+    }
+    assert users == set()
+
+
 def test_both_ways_and_circles_are_found() -> None:
     assert two_way([("a", "b"), ("b", "a"), ("b", "c"), ("c", "c")]) == {("a", "b")}
     graph = defaultdict(set, {"a": {"b"}, "b": {"c"}, "c": {"a", "d"}, "d": {"e"}, "e": set()})

@@ -15,9 +15,11 @@ from typing import Any, Final
 from msgspec import structs
 
 from yarrow.common.typeinfo import TypeInformation
+from yarrow.container.fragment import FragmentSubtask
 from yarrow.container.operators.base import RestoredState
+from yarrow.embedded.open_fragment import OpenEnds, OpenFragment, StreamsOf
 from yarrow.runtime.common.clock import ManualClock, SystemClock
-from yarrow.runtime.common.ids import JobID, JobVertexID, OperatorID, RandomIdFactory
+from yarrow.runtime.common.ids import JobID, OperatorID, RandomIdFactory
 from yarrow.runtime.data.checkpoint_options import SnapshotKind
 from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.snapshot.assignment import assign
@@ -30,7 +32,6 @@ from yarrow.state_processor.errors import StateProcessorError
 from yarrow.state_processor.new_folder import new_folder
 from yarrow.state_processor.pickle_trust import PickleTrust
 from yarrow.state_processor.stored_state import refuse_pickles_of
-from yarrow.testing.operator_harness import Fragment, HarnessState, OperatorHarness
 
 #: Rows that are pushed as one batch.
 _BATCH: Final = 1000
@@ -45,7 +46,7 @@ class SavepointEnvironment:
 
     def __init__(
         self,
-        fragment: Fragment,
+        fragment: StreamsOf,
         savepoint: str | None = None,
         *,
         inputs: int = 1,
@@ -73,19 +74,18 @@ class SavepointEnvironment:
         if max_parallelism is not None:
             settings["pipeline.max-parallelism"] = str(max_parallelism)
         try:
-            self.harness = OperatorHarness(
+            self._running = OpenFragment(
                 fragment,
-                inputs=inputs,
-                types=types,
-                configuration=settings,
-                clock=ManualClock(epoch_ms=SystemClock().epoch_ms() if now_ms is None else now_ms),
-                state=HarnessState(restore=self._restore),
+                OpenEnds(inputs, types),
+                settings,
+                ManualClock(epoch_ms=SystemClock().epoch_ms() if now_ms is None else now_ms),
+                self._restore,
             )
         except BaseException:
             self._folder.cleanup()
             raise
 
-    def _restore(self, graph: JobGraph) -> tuple[JobGraph, Mapping[JobVertexID, RestoredState]]:
+    def _restore(self, graph: JobGraph) -> tuple[JobGraph, Mapping[FragmentSubtask, RestoredState]]:
         if self._opened is None:
             return graph, {}
         metadata, directory = _as_if_running(self._opened.metadata), self._opened.directory
@@ -98,7 +98,7 @@ class SavepointEnvironment:
                 if state.operator_id in own:
                     refuse_pickles_of(state)
         return graph, {
-            vertex.id: RestoredState(
+            FragmentSubtask(vertex.id): RestoredState(
                 metadata.checkpoint_id, assignment.tasks.get((vertex.id, 0), {}), read, trusted=self._trusted
             )
             for vertex in graph.vertices
@@ -109,26 +109,26 @@ class SavepointEnvironment:
     def push(self, rows: Iterable[Any], input: int = 0) -> None:
         """Gives rows to an input and runs until nothing moves. Raises FragmentFailedError."""
         for batch in _pieces(rows):
-            self.harness.push(*batch, input=input)
+            self._running.push(*batch, input=input)
 
     def push_timestamped(self, rows: Iterable[tuple[Any, int]], input: int = 0) -> None:
         """The same for pairs of a row and its timestamp in ms."""
         for batch in _pieces(rows):
-            self.harness.push(
+            self._running.push(
                 *(row for row, _ in batch), input=input, timestamps=[stamp for _, stamp in batch]
             )
 
     def watermark(self, timestamp: int, input: int = 0) -> None:
         """Move event time on (ms): timers fire."""
-        self.harness.watermark(timestamp, input)
+        self._running.watermark(timestamp, input)
 
     def advance(self, seconds: float) -> None:
         """Move processing time on: due timers fire."""
-        self.harness.advance(seconds)
+        self._running.advance(seconds)
 
     def take(self, output: int = 0) -> list[Any]:
         """The rows of an output since the last call."""
-        return self.harness.take(output)
+        return self._running.take(output)
 
     # ------------------------------------------------------------------ snapshots
 
@@ -137,7 +137,7 @@ class SavepointEnvironment:
         number = self._next_checkpoint
         self._next_checkpoint += 1
         states: dict[OperatorID, OperatorSubtaskState] = {}
-        for operators in self.harness.fragment.snapshot(number, output).values():
+        for operators in self._running.fragment.snapshot(number, output).values():
             states.update(operators)
         return states
 
@@ -146,7 +146,7 @@ class SavepointEnvironment:
         folder = new_folder(path)
         with folder:
             states = self.snapshot(folder.output)
-            graph = self.harness.graph
+            graph = self._running.graph
             operators = tuple(
                 OperatorState(
                     operator_id=operator.id,
@@ -173,7 +173,7 @@ class SavepointEnvironment:
         return CheckpointMetadata(
             engine_version=__version__,
             job_id=JobID(RandomIdFactory().hex_id()) if before is None else before.job_id,
-            job_name=self.harness.graph.name if before is None else before.job_name,
+            job_name=self._running.graph.name if before is None else before.job_name,
             checkpoint_id=self._next_checkpoint - 1,
             timestamp_ms=SystemClock().epoch_ms(),
             kind=SnapshotKind.SAVEPOINT,
@@ -184,7 +184,7 @@ class SavepointEnvironment:
 
     def close(self) -> None:
         """Closes the operators."""
-        self.harness.close()
+        self._running.close()
         self._folder.cleanup()
 
     def __enter__(self) -> SavepointEnvironment:

@@ -9,56 +9,42 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any
 
-from yarrow.common.configuration import Configuration
 from yarrow.common.typeinfo import TypeInformation
-from yarrow.container.fragment import Fragment as RunningFragment
 from yarrow.container.fragment import FragmentFailedError as FragmentFailedError
-from yarrow.container.fragment import FragmentSubtask, subtasks_of
+from yarrow.container.fragment import FragmentSubtask
 from yarrow.container.operators.base import RestoredState
 from yarrow.container.task.checkpointing.subtask_checkpoint_coordinator import SnapshotReceiver
 from yarrow.container.task.slice_sizer import SliceSizer
 from yarrow.container.task.stream_task import StreamTask
 from yarrow.container.task.task_life import TaskStage
-from yarrow.datastream.data_stream import DataStream
-from yarrow.datastream.functions import SinkFunction
-from yarrow.datastream.program.arrow_schemas import schema_bytes
-from yarrow.datastream.stream_execution_environment import StreamExecutionEnvironment
+from yarrow.embedded.open_fragment import OpenEnds, OpenFragment, StreamsOf
 from yarrow.runtime.common.clock import ManualClock, perf_counter
 from yarrow.runtime.common.ids import JobVertexID, OperatorID
-from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.data.elements import (
     MAX_TIMESTAMP,
     ArrowBatch,
     CheckpointBarrier,
     ControlElement,
-    EndOfData,
     RowBatch,
     StreamElement,
-    Watermark,
     WatermarkStatus,
 )
-from yarrow.runtime.data.row_names import namer_for
 from yarrow.runtime.graph.job_graph import JobGraph
-from yarrow.runtime.graph.operator_spec import StreamKind
 from yarrow.runtime.graph.states import ExecutionState
-from yarrow.runtime.graph.transformations import SourceTransformation
 from yarrow.runtime.rpc.messages import FailureCause
 from yarrow.runtime.snapshot.handles import OperatorSubtaskState
 from yarrow.testing.harness_snapshot import HarnessSnapshot, MemoryOutput, Subtask
 from yarrow.testing.input_routing import InputRouting
 
 #: Makes the streams to read from the input streams: one stream, or several (main output, side outputs).
-Fragment = Callable[..., "DataStream | Sequence[DataStream]"]
+Fragment = StreamsOf
 
 #: The state with which the tasks of a graph begin, by vertex, and the graph with what it adopts from there.
 Restore = Callable[[JobGraph], tuple[JobGraph, Mapping[JobVertexID, RestoredState]]]
 
 
-#: Most key groups of a harness with several subtasks, whatever their number.
-_KEY_GROUPS = 128
 #: Seconds after which `finish` gives up.
 _FINISH_SECONDS = 60.0
 #: Seconds for which it waits for results at a time.
@@ -78,20 +64,17 @@ class HarnessState:
     #: Hear of the snapshots that a barrier has cut.
     snapshots: SnapshotReceiver | None = None
 
-
-class _Unread(SinkFunction[Any]):
-    """Stands behind an output while the graph is built; the harness reads in its place."""
-
-    def invoke(self, value: Any, context: Any) -> None:
-        raise AssertionError("the harness reads outputs itself")
-
-
-def _unread(batch: Any) -> Any:
-    """Stands behind a columnar output in the same way."""
-    raise AssertionError("the harness reads outputs itself")
+    def restored(self, graph: JobGraph) -> tuple[JobGraph, Mapping[FragmentSubtask, RestoredState]]:
+        """The graph to run, and the state of its subtasks."""
+        if self.restore is not None:
+            graph, of_vertices = self.restore(graph)
+            return graph, {FragmentSubtask(vertex_id): own for vertex_id, own in of_vertices.items()}
+        if self.snapshot is None:
+            return graph, {}
+        return graph, {FragmentSubtask(*place): own for place, own in self.snapshot.divided(graph).items()}
 
 
-class OperatorHarness:
+class OperatorHarness(OpenFragment):
     """A running fragment. Use it as a context manager: operators are closed at its end.
 
     `fragment` is called with `inputs` streams. Without any it is called with the environment, and begins with a source
@@ -114,100 +97,37 @@ class OperatorHarness:
         state: HarnessState | None = None,
     ) -> None:
         state = state if state is not None else HarnessState()
-        self.clock = clock if clock is not None else ManualClock()
         #: The output of `print()`.
         self.printed: list[str] = []
         self._made_by = (fragment, inputs, types, configuration)
-        self._parallelism = state.parallelism
-        declared = list(types) if types is not None else [None] * inputs
-        self._input_types = [each if isinstance(each, TypeInformation) else None for each in declared]
-        self._schemas = [None if isinstance(each, TypeInformation) else each for each in declared]
-        self._columnar_outputs = any(schema is not None for schema in self._schemas)
-        graph, outputs = self._build_graph(fragment, inputs, configuration or {})
-        restored: Mapping[FragmentSubtask, RestoredState] = {}
-        if state.restore is not None:
-            graph, of_vertices = state.restore(graph)
-            restored = {FragmentSubtask(vertex_id): own for vertex_id, own in of_vertices.items()}
-        elif state.snapshot is not None:
-            restored = {FragmentSubtask(*place): own for place, own in state.snapshot.divided(graph).items()}
+        self._chunk_rows = chunk_rows
         #: The last checkpoint that a barrier has begun.
         self._checkpoint_id = 0 if state.snapshot is None else state.snapshot.metadata.checkpoint_id
-        by_name = {vertex.operators[0].name: FragmentSubtask(vertex.id) for vertex in graph.vertices}
-        self._inputs = [by_name[_input(index)] for index in range(inputs)]
-        self._outputs = [by_name[_output(index)] for index in range(outputs)]
-        outside = {*self._inputs, *self._outputs}
-        #: The fragment itself.
-        self.fragment = RunningFragment(
-            graph,
-            Settings({}, "the operator harness").overlay(graph.configuration, "the job"),
-            self.clock,
-            subtasks=[subtask for subtask in subtasks_of(graph) if subtask not in outside],
-            restored={subtask: own for subtask, own in restored.items() if subtask not in outside},
-            snapshots=state.snapshots,
-            write_output=self._print,
-            output_credit=output_credit,
+        self._routings: list[InputRouting | None] = []
+        super().__init__(
+            fragment,
+            OpenEnds(inputs, types, state.parallelism, output_credit),
+            configuration or {},
+            clock if clock is not None else ManualClock(),
+            state.restored,
+            state.snapshots,
         )
-        try:
-            self.fragment.build()
-            if chunk_rows is not None:
-                for task in self.tasks:
-                    task.slices.sizer = SliceSizer(1.0, chunk_rows)
-            self._routings = [self._routing(subtask) for subtask in self._inputs]
-            self.fragment.start()
-        except BaseException:
-            self.close()
-            raise
 
-    def _build_graph(
-        self, fragment: Fragment, inputs: int, configuration: dict[str, str]
-    ) -> tuple[JobGraph, int]:
-        made = Configuration()
-        for key, value in {"rest.bind-port": "0", **configuration}.items():
-            made.set_string(key, value)
-        env = StreamExecutionEnvironment.get_execution_environment(made).set_parallelism(self._parallelism)
-        if self._parallelism > 1:
-            env.set_max_parallelism(_KEY_GROUPS)
-        env.set_buffer_timeout(0)
-        streams = [self._input_stream(env, index) for index in range(inputs)]
-        read = fragment(*streams) if inputs else fragment(env)
-        outputs = [read] if isinstance(read, DataStream) else list(read)
-        for index, stream in enumerate(outputs):
-            if self._columnar_outputs and stream.is_columnar:
-                end = stream.map_batches(_unread).disable_chaining().name(_output(index))
-                end.set_parallelism(1)
-            else:
-                sink = stream.add_sink(_Unread()).disable_chaining()
-                sink.name(_output(index).removeprefix("Sink: ")).set_parallelism(1)
-        return env.get_job_graph("operator harness"), len(outputs)
-
-    def _input_stream(self, env: StreamExecutionEnvironment, index: int) -> DataStream:
-        stream = env.from_collection([], self._input_types[index]).disable_chaining().set_parallelism(1)
-        stream.name(_input(index).removeprefix("Source: "))
-        source = stream.transformation
-        assert isinstance(source, SourceTransformation)
-        # The harness may send timestamps.
-        source.without_time = False
-        schema = self._schemas[index]
-        if schema is not None:
-            # The source never runs: the harness sends what it would emit.
-            stream.transformation.output_kind = StreamKind.COLUMNAR
-            stream.transformation.output_schema = schema_bytes(schema)
-        return stream
+    def _built(self) -> None:
+        if self._chunk_rows is not None:
+            for task in self.tasks:
+                task.slices.sizer = SliceSizer(1.0, self._chunk_rows)
+        self._routings = [self._routing(subtask) for subtask in self._inputs]
 
     def _routing(self, producer: FragmentSubtask) -> InputRouting | None:
         """How the elements of an input are divided among subtasks; None = there is one."""
-        if self._parallelism == 1:
+        if self.parallelism == 1:
             return None
         graph = self.fragment.graph
         edges = [edge for edge in graph.edges if edge.source == producer.vertex_id]
         return InputRouting(graph, edges, self.fragment.inputs[producer])
 
     # ------------------------------------------------------------------ the fragment
-
-    @property
-    def graph(self) -> JobGraph:
-        """The graph that runs, with the harness's ends."""
-        return self.fragment.graph
 
     @property
     def states(self) -> list[tuple[str, ExecutionState]]:
@@ -233,27 +153,14 @@ class OperatorHarness:
     def hold_outputs(self, held: bool) -> None:
         self.fragment.hold_outputs = held
 
-    def _print(self, text: str) -> None:
+    def _write_output(self, text: str) -> None:
         self.printed += text.splitlines()
 
     # ------------------------------------------------------------------ input
 
-    def push(self, *rows: Any, input: int = 0, timestamps: Sequence[int | None] | None = None) -> None:
-        """Sends rows as one batch and runs until nothing moves. Raises FragmentFailedError.
-
-        Rows of a declared type bear its names, as a source gives them.
-        """
-        name = namer_for(self._input_types[input])
-        named = list(rows) if name is None else list(map(name, rows))
-        self.send(RowBatch(named, None if timestamps is None else list(timestamps)), input)
-
     def push_batch(self, batch: Any, input: int = 0) -> None:
         """The same for a pyarrow RecordBatch, of an input that is declared by a Schema."""
         self.send(ArrowBatch(batch), input)
-
-    def watermark(self, timestamp: int, input: int = 0) -> None:
-        """Sends a watermark."""
-        self.send(Watermark(timestamp), input)
 
     def idle(self, idle: bool = True, input: int = 0) -> None:
         """Declares an input idle, or active again."""
@@ -263,30 +170,16 @@ class OperatorHarness:
         """Sends a checkpoint barrier."""
         self.send(CheckpointBarrier(checkpoint_id, self.clock.epoch_ms()), input)
 
-    def end(self, input: int | None = None) -> None:
-        """End one input, or all of them."""
-        for index in range(len(self._inputs)) if input is None else (input,):
-            self.send(EndOfData(), index)
-
     def send(self, element: StreamElement, input: int = 0) -> None:
         """Sends any element and runs until nothing moves."""
         if isinstance(element, CheckpointBarrier):
             self._checkpoint_id = max(self._checkpoint_id, element.checkpoint_id)
         routing = self._routings[input]
         if routing is None:
-            self.fragment.push(element, self._inputs[input])
+            super().send(element, input)
         else:
             routing.send(element)
             self.run()
-
-    def advance(self, seconds: float) -> None:
-        """Moves the clock and runs: due timers fire."""
-        self.clock.advance(seconds)
-        self.run()
-
-    def run(self) -> None:
-        """Steps all tasks, downstream first, until nothing moves."""
-        self.fragment.run_until_idle()
 
     def finish(self) -> None:
         """Ends all inputs, at the maximum of event time, and runs until all tasks have finished.
@@ -367,30 +260,12 @@ class OperatorHarness:
         """Rows of the first output so far."""
         return self.outputs(0)
 
-    def outputs(self, index: int) -> list[Any]:
-        """Rows of an output so far."""
-        return [row for element in self._batches(index) for row in element.rows]
-
     def timestamps(self, index: int = 0) -> list[int | None]:
         """Timestamps of the rows of an output."""
         found: list[int | None] = []
         for batch in self._batches(index):
             found += batch.timestamps if batch.timestamps is not None else [None] * len(batch)
         return found
-
-    def _elements(self, index: int) -> list[StreamElement]:
-        return self.fragment.elements[self._outputs[index]]
-
-    def _batches(self, index: int) -> list[RowBatch]:
-        return [element for element in self._elements(index) if isinstance(element, RowBatch)]
-
-    def record_batches(self, index: int = 0) -> list[Any]:
-        """The pyarrow RecordBatches of a columnar output."""
-        return [element.batch for element in self._elements(index) if isinstance(element, ArrowBatch)]
-
-    def elements(self, index: int = 0) -> list[StreamElement]:
-        """All elements of an output, control elements in their places."""
-        return list(self._elements(index))
 
     def before_cut(self, index: int = 0) -> list[StreamElement]:
         """The elements of an output so far, without those that came behind the cut of the last snapshot.
@@ -404,45 +279,11 @@ class OperatorHarness:
         """The control elements of an output."""
         return [e for e in self._elements(index) if not isinstance(e, RowBatch | ArrowBatch)]
 
-    def take(self, index: int = 0) -> list[Any]:
-        """Rows of an output since the last `take`; forgets them."""
-        self.fragment.read()
-        rows = self.outputs(index)
-        self._elements(index).clear()
-        return rows
-
     def metrics(self, task: int = 0) -> dict[str, float]:
         """Metrics of a task by name; tasks in topological order."""
         return self.tasks[task].environment.metrics.values()
 
     @property
-    def tasks(self) -> tuple[StreamTask, ...]:
-        """The tasks in topological order."""
-        return self.fragment.tasks
-
-    @property
     def generated_code(self) -> str:
         """Source of the loops compiled so far."""
         return "\n".join(code.source for task in self.tasks for code in task.chain.loops.generated_sources())
-
-    # ------------------------------------------------------------------ end
-
-    def close(self) -> None:
-        """Cancel the tasks that still run, which closes their operators."""
-        self.fragment.close()
-
-    def __enter__(self) -> OperatorHarness:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-
-def _input(index: int) -> str:
-    return f"Source: harness input {index}"
-
-
-def _output(index: int) -> str:
-    return f"Sink: harness output {index}"
