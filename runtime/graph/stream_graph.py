@@ -54,6 +54,8 @@ class StreamNode(msgspec.Struct, eq=False, kw_only=True):
     #: What a source gives again after a failure, or a sink claims of its rows; empty = the operator is neither.
     claim: str = ""
     blocking: bool = False
+    #: Bytes that a source reads, where a command has put it into the graph; None = ask the program's source.
+    input_bytes: int | None = None
     #: See JobVertex.
     max_input_drift_ms: int | None = None
     output_type: TypeSpec = None

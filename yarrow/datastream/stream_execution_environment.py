@@ -389,7 +389,8 @@ class StreamExecutionEnvironment(EnvironmentSettings):
                     source = self._bounded.pop(made, None)
                     if source is not None:
                         self._sizes[made] = source.estimated_bytes()
-                    inputs.append(InputSize(node.name, self._sizes.get(made)))
+                    known = node.input_bytes
+                    inputs.append(InputSize(node.name, self._sizes.get(made) if known is None else known))
         return runner_of(mode, inputs, settings.get(execution_options.BATCH_LOCAL_MAX_SIZE).bytes)
 
     def _user_code(self, settings: Settings) -> UserCode:

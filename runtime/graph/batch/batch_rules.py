@@ -100,7 +100,7 @@ def _check_rates(vertex: JobVertex) -> None:
             raise BatchRefusedError(
                 operator.name,
                 "it has a rate limit, which subtasks share while they run together",
-                "leave rate_limit() out, or set the mode to STREAMING",
+                "leave rate_limit() out (--rows-per-second of a replay), or set the mode to STREAMING",
             )
 
 

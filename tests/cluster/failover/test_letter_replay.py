@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -78,11 +79,11 @@ env.execute("numbers")
 """.replace("ROWS", str(ROWS))
 
 
-def yarrow(folder: Path, *arguments: str) -> Outcome:
+def yarrow(folder: Path, *arguments: str, program: str = _JOB) -> Outcome:
     conf = folder / "conf"
     conf.mkdir(exist_ok=True)
     (conf / "config.yaml").write_text(f"execution.checkpointing.dir: {folder / 'checkpoints'}\n")
-    (folder / "job.py").write_text(_JOB)
+    (folder / "job.py").write_text(program)
     done = subprocess.run(
         [sys.executable, "-m", "yarrow.cli.main", *arguments],
         capture_output=True,
@@ -153,6 +154,107 @@ def test_letters_join_a_program_that_goes_on_from_a_savepoint(tmp_path: Path) ->
     for rest in (0, 1):
         assert sum(int(each) for each in numbers if int(each) % 2 == rest) in sums
     assert f"Dead letters: {len(refused)} replayed, 0 refused again, 0 skipped" in outcome.out
+
+
+_BATCH_JOB = """
+import os, sys
+from yarrow.common import Encoder, Types
+from yarrow.datastream import RuntimeExecutionMode, StreamExecutionEnvironment
+from yarrow.datastream.connectors import DeadLetter
+from yarrow.datastream.connectors.file_system import FileSink
+
+refused, out = sys.argv[1], os.path.abspath(sys.argv[2])
+
+
+def parse(number):
+    if str(number).endswith(refused):
+        raise ValueError(f"no {number}")
+    return number
+
+
+def files(name):
+    return FileSink.for_row_format(f"{out}/{name}", Encoder.simple_string_encoder()).build()
+
+
+env = StreamExecutionEnvironment.get_execution_environment()
+env.set_runtime_mode(RuntimeExecutionMode.AUTOMATIC).set_parallelism(1)
+parsed = env.from_sequence(1, 100).map(parse, Types.LONG()).uid("parse").on_error("dead_letter", max_share=0.5)
+sums = parsed.key_by(lambda number: number % 2).reduce(lambda a, b: a + b).map(str, Types.STRING())
+sums.sink_to(files("sums"))
+parsed.dead_letters().map(DeadLetter.to_json, Types.STRING()).sink_to(files("letters"))
+env.execute("numbers in batch")
+"""
+
+
+def test_letters_of_a_batch_program_are_replayed_in_batch(tmp_path: Path) -> None:
+    first = yarrow(tmp_path, "run", "job.py", "7", "out", program=_BATCH_JOB)
+    assert first.status == 0, first.err
+    refused = [number for number in range(1, 101) if number % 10 == 7]
+    assert sorted(map(int, lines_in(tmp_path / "out" / "sums"))) == [2500 - sum(refused), 2550]
+    (tmp_path / "letters").write_text("".join(f"{line}\n" for line in lines_in(tmp_path / "out" / "letters")))
+
+    replay = ["letters", "job.py", "97", "again"]
+    for flags, words in (
+        (["-s", "gone"], "gone"),
+        (["--rows-per-second", "5"], "it has a rate limit.*--rows-per-second of a replay"),
+    ):
+        outcome = yarrow(tmp_path, "replay-dead-letters", *flags, *replay, program=_BATCH_JOB)
+        assert outcome.status == 1 and re.search(words, outcome.err), outcome.err
+    assert not (tmp_path / "again").exists()
+
+    outcome = yarrow(tmp_path, "replay-dead-letters", *replay, program=_BATCH_JOB)
+    # A batch job gives one sum of a key, and that of the letters alone.
+    assert outcome.status == 2, outcome.err
+    assert lines_in(tmp_path / "again" / "sums") == [str(sum(refused) - 97)]
+    (letter,) = lines_in(tmp_path / "again" / "letters")
+    assert DeadLetter.from_json(letter).error == "ValueError: no 97"
+    assert "Dead letters: 10 replayed, 1 refused again, 0 skipped" in outcome.out
+
+
+_CHAINED_JOB = """
+import os, sys
+from yarrow.common import Encoder, Types, WatermarkStrategy
+from yarrow.datastream import OutputTag, StreamExecutionEnvironment
+from yarrow.datastream.connectors import DEAD_LETTERS, DeadLetter
+from yarrow.datastream.connectors.file_system import FileSink, FileSource, StreamFormat
+from yarrow.datastream.connectors.hybrid_source import HybridSource
+
+charset, out = sys.argv[1], os.path.abspath(sys.argv[2])
+
+
+def lines(path, charset):
+    text = StreamFormat.text_line_format(charset)
+    return FileSource.for_record_stream_format(text, path).on_error("dead_letter").build()
+
+
+def files(name):
+    return FileSink.for_row_format(f"{out}/{name}", Encoder.simple_string_encoder()).build()
+
+
+env = StreamExecutionEnvironment.get_execution_environment()
+env.set_parallelism(1)
+both = HybridSource.builder(lines("first", "ascii")).add_source(lines("second", charset)).build()
+read = env.from_source(both, WatermarkStrategy.no_watermarks(), "both").uid("both")
+read.sink_to(files("rows"))
+read.get_side_output(OutputTag(DEAD_LETTERS)).map(DeadLetter.to_json, Types.STRING()).sink_to(files("letters"))
+env.execute("both")
+"""
+
+
+def test_letters_of_a_chain_of_sources_are_read_by_their_source(tmp_path: Path) -> None:
+    for name in ("first", "second"):
+        (tmp_path / name).write_bytes(f"good {name}\nbäd {name}\n".encode("latin-1"))
+    first = yarrow(tmp_path, "run", "job.py", "utf-8", "out", program=_CHAINED_JOB)
+    assert first.status == 0, first.err
+    (tmp_path / "letters").write_text("".join(f"{line}\n" for line in lines_in(tmp_path / "out" / "letters")))
+    replay = ["replay-dead-letters", "letters", "job.py", "latin-1", "again"]
+    outcome = yarrow(tmp_path, *replay, program=_CHAINED_JOB)
+    # The second source is repaired, and the first is not.
+    assert outcome.status == 2, outcome.err
+    assert lines_in(tmp_path / "again" / "rows") == ["bäd second"]
+    (letter,) = (DeadLetter.from_json(line) for line in lines_in(tmp_path / "again" / "letters"))
+    assert (letter.split, letter.places) == ("first", (0,))
+    assert "Dead letters of 'both': 2 replayed, 1 refused again, 0 skipped" in outcome.out
 
 
 def test_a_letter_without_its_operator_is_refused_before_anything_runs(tmp_path: Path) -> None:

@@ -41,6 +41,10 @@ class LetterInput(Protocol):
         """Return the source by which the job reads the same lines."""
         ...
 
+    def size_bytes(self) -> int:
+        """Return the bytes of the lines, about: a small bounded program runs without Spark."""
+        ...
+
 
 class LetterFiles:
     """The letters of a file, of a folder with all below it, or of a pattern."""
@@ -73,6 +77,10 @@ class LetterFiles:
         """Return a bounded source of the lines of these files."""
         lines = StreamFormat.text_line_format()
         return FileSource.for_record_stream_format(lines, *self._files).build()
+
+    def size_bytes(self) -> int:
+        """Return the bytes of the files, as they are stored."""
+        return sum(file.size for path in self._files for file in find_files(path))
 
 
 def placed(place: str, line: bytes) -> PlacedLetter:

@@ -95,6 +95,10 @@ class LetterTopic:
         builder.set_bounded(KafkaOffsetsInitializer.offsets(ends))
         return builder.set_value_only_deserializer(ByteArraySchema()).build()
 
+    def size_bytes(self) -> int:
+        """Return the bytes of the file into which the topic was read."""
+        return os.path.getsize(self._lines)
+
 
 def _last_line(text: str) -> str:
     return next((line for line in reversed(text.splitlines()) if line.strip()), "no error was told")

@@ -98,11 +98,16 @@ class LetterReplay:
         if self._is_silent:
             silence(graph, ids)
         limit = checked_limit(self._how.rows_per_second, None) if self._how.rows_per_second else UNLIMITED
-        feed(graph, targets, self._letters.input.source(), limit)
+        feed(graph, targets, self._letters.input, limit)
 
     def submitted(self, client: JobClient) -> None:
         """Take the client of the job."""
         self._client = client
+
+    @property
+    def restores(self) -> bool:
+        """Whether the run begins with the state of a savepoint."""
+        return self._restored is not None
 
     @property
     def is_submitted(self) -> bool:
@@ -172,11 +177,11 @@ class _FirstJob:
     def execute(
         self, job_graph: JobGraph, configuration: Mapping[str, str], files: Sequence[LocalFile]
     ) -> JobClient:
-        """Submit the job. Raises CommandError for one that runs in BATCH."""
-        if job_graph.job_type is JobType.BATCH:
+        """Submit the job. Raises CommandError for one that runs in BATCH and would go on from a savepoint."""
+        if job_graph.job_type is JobType.BATCH and self._replay.restores:
             raise CommandError(
-                f"The job {job_graph.name!r} runs in BATCH, and dead letters are replayed into streams alone. Let the"
-                f" program set {execution.RUNTIME_MODE.key} to STREAMING; a stream of bounded sources ends, too."
+                f"The job {job_graph.name!r} runs in BATCH, which goes on from no savepoint. Leave -s out: a killed run"
+                f" has left no rows, so it begins again. Or set {execution.RUNTIME_MODE.key} to STREAMING."
             )
         client = self._executor.execute(job_graph, configuration, files)
         self._replay.submitted(client)

@@ -10,6 +10,7 @@ from typing import Any
 
 import cloudpickle
 
+from yarrow.cli.letter_replay.letter_input import LetterInput
 from yarrow.cli.letter_replay.target_checks import FoundTarget
 from yarrow.common.values.error_handling import ErrorHandling, ErrorPolicy
 from yarrow.common.values.rate_limit import RateLimit
@@ -61,17 +62,21 @@ def silence(graph: StreamGraph, ids: Mapping[int, OperatorID]) -> None:
     """
     for node in graph.nodes.values():
         if node.id in ids:
-            node.spec = SourceOperator(source=cloudpickle.dumps(SilentSource()), bounded=True)
+            # AUTOMATIC runs the program in the mode that its own sources have.
+            bounded = node.spec.is_bounded
+            node.spec = SourceOperator(source=cloudpickle.dumps(SilentSource()), bounded=bounded)
+            node.input_bytes = 0
             node.uid, node.uid_hash = None, ids[node.id]
         node.errors = ErrorHandling(node.errors.policy)
 
 
-def feed(
-    graph: StreamGraph, targets: Iterable[FoundTarget], lines: Source[Any, Any], limit: RateLimit
-) -> None:
+def feed(graph: StreamGraph, targets: Iterable[FoundTarget], letters: LetterInput, limit: RateLimit) -> None:
     """Add a source of letters for each target, and what counts letters. `limit`: of each of these sources."""
     program = list(graph.nodes.values())
+    lines, size = letters.source(), letters.size_bytes()
     sources = [_add_source(graph, target, lines, limit) for target in targets]
+    for node in sources:
+        node.input_bytes = size
     counts = _counts(_next_id(graph))
     graph.nodes[counts.id] = counts
     for node in sources:

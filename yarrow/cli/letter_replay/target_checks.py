@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import cloudpickle
 
@@ -89,7 +89,7 @@ def _found(
 def _source_of(node: StreamNode, uid: str, number: int) -> bytes:
     reading = node.spec.reads_by
     if reading is not None:
-        source: Source[object, object] = cloudpickle.loads(reading[0])  # type: ignore[type-var]
+        source = _loaded(reading[0])
         if source.letter_reader() is not None:
             return reading[0]
     raise CommandError(
@@ -101,6 +101,9 @@ def _source_of(node: StreamNode, uid: str, number: int) -> bytes:
 def _check_each(letters: ChosenLetters, targets: Mapping[tuple[str, int], FoundTarget]) -> None:
     """Read each row of a letter once, so that a letter of another type is refused before the job begins."""
     readers: dict[tuple[str, int], ReadLetter] = {}
+    sources = {
+        key: _loaded(each.target.source) for key, each in targets.items() if each.target.source is not None
+    }
     problems: Counter[tuple[str, str]] = Counter()
     first: dict[tuple[str, str], str] = {}
     for found in letters.each():
@@ -108,7 +111,7 @@ def _check_each(letters: ChosenLetters, targets: Mapping[tuple[str, int], FoundT
         target = targets[key].target
         if target.source is None and key not in readers:
             readers[key] = target.reader()
-        problem = _problem(found, target, readers.get(key))
+        problem = _problem(found, target, readers.get(key), sources.get(key))
         if problem is not None:
             problems[target.uid, problem] += 1
             first.setdefault((target.uid, problem), found.place)
@@ -118,11 +121,21 @@ def _check_each(letters: ChosenLetters, targets: Mapping[tuple[str, int], FoundT
         )
 
 
-def _problem(found: PlacedLetter, target: LetterTarget, read: ReadLetter | None) -> str | None:
+def _loaded(source: bytes) -> Source[Any, Any]:
+    loaded: Source[Any, Any] = cloudpickle.loads(source)
+    return loaded
+
+
+def _problem(
+    found: PlacedLetter, target: LetterTarget, read: ReadLetter | None, source: Source[Any, Any] | None
+) -> str | None:
     letter = found.letter
     if (letter.encoding == RECORD_BYTES) is not (target.source is not None):
         kind = "a source" if letter.encoding == RECORD_BYTES else "a function or a sink"
         return f"they come from {kind}, and the operator of this uid is none."
+    if source is not None:
+        refusal = source.letter_refusal(letter)
+        return None if refusal is None else f"{refusal}."
     if read is None or letter.encoding == RECORD_SHOWN:
         return None
     now = type_text(target.type_spec)

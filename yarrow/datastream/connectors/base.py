@@ -325,6 +325,10 @@ class Source(ABC, Generic[T, SplitT]):
         """
         return None
 
+    def letter_refusal(self, letter: DeadLetter) -> str | None:
+        """Return why what `letter_reader` returns cannot read this letter, without a full stop; None = it can."""
+        return None
+
     def with_default_scheme(self, default: str) -> Source[T, SplitT]:
         """The source with its plain paths in the file system `default`, the job's fs.default-scheme.
 

@@ -56,6 +56,12 @@ class DeadLetter(NamedTuple):
     schema_id: int | None = None
     #: The declared type of the row in `raw`, for people and for comparisons; empty = undeclared, or no row.
     record_type: str = ""
+    #: The place of the source in its HybridSource, from 0, outermost first; empty = it stands alone.
+    places: tuple[int, ...] = ()
+
+    def of_source(self, place: int) -> DeadLetter:
+        """Return the letter of the source at this place of a HybridSource, as the HybridSource tells it."""
+        return self._replace(places=(place, *self.places))
 
     def to_json(self) -> str:
         """Return the letter as one line: an object of its fields, in which bytes are base64."""

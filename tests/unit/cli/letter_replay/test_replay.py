@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,16 +10,26 @@ import pyarrow as pa
 import pytest
 
 from tests.support.free_ports import free_port
-from yarrow.cli.letter_replay.replay import LetterReplay, ReplaySettings
+from yarrow.cli.letter_replay.letter_input import LetterFiles, chosen
+from yarrow.cli.letter_replay.replay import EVERYTHING, LetterReplay, ReplaySettings
 from yarrow.client.errors import CommandError
+from yarrow.common import WatermarkStrategy
+from yarrow.common.job_client import JobClient
 from yarrow.common.typeinfo import TypeInformation, Types
 from yarrow.common.types import Row
-from yarrow.datastream import CoMapFunction, DataStream, StreamExecutionEnvironment
+from yarrow.datastream import CoMapFunction, DataStream, RuntimeExecutionMode, StreamExecutionEnvironment
 from yarrow.datastream.connectors.dead_letters import RECORD_PICKLED, RECORD_TYPED, DeadLetter
+from yarrow.datastream.connectors.file_source import FileSource
+from yarrow.datastream.connectors.hybrid_source import HybridSource
+from yarrow.datastream.connectors.socket.socket_text_source import SocketTextSource
+from yarrow.datastream.connectors.stream_format import StreamFormat
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.data.serializers.serializers import serializer_for
+from yarrow.runtime.graph.executor import DetachedJobClient, LocalFile
+from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.graph.operator_ids import operator_ids
 from yarrow.runtime.graph.operator_spec import StreamKind
+from yarrow.runtime.graph.states import JobType
 from yarrow.runtime.graph.stream_graph import StreamGraph, StreamNode
 
 Build = Callable[[DataStream], Any]
@@ -111,6 +121,73 @@ def test_letters_of_columns_are_made_columns(tmp_path: Path) -> None:
     edge = converted.out_edges[0]
     assert edge.target == node(graph, "batches").id and edge.stream_kind is StreamKind.COLUMNAR
     assert converted.in_edges[0].source == node(graph, "dead letters of batches").id
+
+
+def program_of_two_sources() -> StreamGraph:
+    env = StreamExecutionEnvironment.get_execution_environment()
+    first, second = (
+        FileSource.for_record_stream_format(StreamFormat.text_line_format(), path).build()
+        for path in ("first", "second")
+    )
+    both = HybridSource.builder(first).add_source(second).build()
+    env.from_source(both, WatermarkStrategy.no_watermarks(), "both").uid("both").print()
+    return env.get_stream_graph()
+
+
+@pytest.mark.parametrize(
+    ("places", "words"),
+    [((), "do not tell which source"), ((2,), "source 2 of a HybridSource had read them")],
+)
+def test_letters_of_a_chain_of_sources_tell_a_source_of_the_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, places: tuple[int, ...], words: str
+) -> None:
+    for name in ("first", "second"):
+        (tmp_path / name).touch()
+    monkeypatch.chdir(tmp_path)
+    found = DeadLetter("second", 1, b"text", "no", operator="both", places=(1,))
+    graph = replayed(tmp_path, program_of_two_sources(), found)
+    assert [edge.target for edge in node(graph, "dead letters of both").out_edges if edge.side_output is None]
+    with pytest.raises(CommandError, match=words):
+        replayed(tmp_path, program_of_two_sources(), found._replace(places=places))
+
+
+def test_a_replay_is_as_small_as_its_letters_and_as_bounded_as_its_program(tmp_path: Path) -> None:
+    graph = replayed(tmp_path, program(parsed), letter("parse", 5, Types.LONG()))
+    sizes = {each.name: each.input_bytes for each in graph.sources()}
+    assert sorted(sizes.values(), key=str) == [0, (tmp_path / "letters").stat().st_size]
+    assert all(each.spec.is_bounded for each in graph.sources())
+    env = StreamExecutionEnvironment.get_execution_environment()
+    source = SocketTextSource("localhost", 9)
+    lines = env.from_source(source, WatermarkStrategy.no_watermarks(), "lines").uid("lines")
+    lines.map(len, Types.LONG()).uid("parse").on_error("skip")
+    graph = replayed(tmp_path, env.get_stream_graph(), letter("parse", "a", Types.STRING()), trusts=True)
+    assert [each.spec.is_bounded for each in graph.sources() if each.uid is None] == [False]
+
+
+class Submits:
+    """An executor that submits nothing."""
+
+    def execute(
+        self, job_graph: JobGraph, configuration: Mapping[str, str], files: Sequence[LocalFile]
+    ) -> JobClient:
+        return DetachedJobClient(job_graph.job_id)
+
+
+def test_a_batch_program_is_replayed_and_goes_on_from_no_savepoint(tmp_path: Path) -> None:
+    env = StreamExecutionEnvironment.get_execution_environment()
+    env.set_runtime_mode(RuntimeExecutionMode.AUTOMATIC)
+    parsed(env.from_sequence(1, 9).map(lambda number: number, Types.LONG()))
+    job = env.get_job_graph("numbers")
+    assert job.job_type is JobType.BATCH
+    (tmp_path / "letters").write_text(letter("parse", 5, Types.LONG()).to_json())
+    letters = chosen(LetterFiles(str(tmp_path / "letters"), Settings({}, "the test")), ())
+    fresh = LetterReplay(letters, None, EVERYTHING)
+    fresh.executor_around(Submits()).execute(job, {}, [])
+    assert fresh.is_submitted
+    restored = LetterReplay(letters, frozenset(), EVERYTHING)
+    with pytest.raises(CommandError, match="'numbers' runs in BATCH, which goes on from no savepoint"):
+        restored.executor_around(Submits()).execute(job, {}, [])
+    assert not restored.is_submitted
 
 
 @pytest.mark.parametrize(

@@ -34,6 +34,7 @@ from yarrow.datastream.connectors.base import (
     SplitEnumeratorContext,
 )
 from yarrow.datastream.connectors.collection import CollectionSource
+from yarrow.datastream.connectors.dead_letters import DeadLetter
 from yarrow.datastream.connectors.file_source import FileSource
 from yarrow.datastream.connectors.file_system import FileEnumeratorProvider, StreamFormat
 from yarrow.datastream.connectors.hybrid_source import HybridSource, SourceSwitchContext
@@ -44,6 +45,8 @@ from yarrow.datastream.connectors.hybrid_source.hybrid_splits import (
 )
 from yarrow.datastream.connectors.number_seq import NumberRange, NumberSequenceReader, NumberSequenceSource
 from yarrow.datastream.connectors.socket.socket_text_source import SocketTextSource
+from yarrow.datastream.formats.csv import CsvReaderFormat, CsvSchema
+from yarrow.datastream.formats.json import JsonLinesFormat
 from yarrow.datastream.formats.parquet import ParquetColumnarRowInputFormat
 from yarrow.runtime.common.errors import InvalidProgramError
 
@@ -574,3 +577,51 @@ def test_each_source_of_a_chain_keeps_its_own_schema() -> None:
     assert restored.source_at(0, None) is plain and chain.kept_schemas() == {"1": latest, "2/key": latest}
     assert restored.with_kept_schemas({"2/key": latest}).kept_schemas() == {"1": first, "2/key": latest}
     assert HybridSource.builder(plain).add_source(plain).build().kept_schemas() == {}
+
+
+def letters_of_two_sources(tmp_path: Path) -> tuple[HybridSource[Any], list[DeadLetter]]:
+    """CSV behind JSON lines, and the letters of one line of each."""
+    (tmp_path / "json").write_text('{"n": 1}\n{"n"\n')
+    (tmp_path / "csv").write_text("2\nno\n")
+    number = Types.ROW_NAMED(["n"], [Types.LONG()])
+    csv = CsvReaderFormat.for_schema(CsvSchema.builder().add_number_column("n").build())
+    made = [
+        FileSource.for_record_stream_format(lines, str(tmp_path / name)).on_error("dead_letter").build()
+        for name, lines in (("json", JsonLinesFormat(number)), ("csv", csv))
+    ]
+    source = chained(*made)
+    harness = SourceHarness(source)
+    assert [row.n for row in harness.run()] == [1, 2]
+    harness.close()
+    return source, [letter for _, letter in harness.side]
+
+
+def test_letters_tell_their_source_which_reads_them_again(tmp_path: Path) -> None:
+    source, letters = letters_of_two_sources(tmp_path)
+    assert [letter.places for letter in letters] == [(0,), (1,)]
+    assert [DeadLetter.from_json(letter.to_json()) for letter in letters] == letters
+    read = source.letter_reader()
+    assert read is not None
+    mended = [letters[0]._replace(raw=b'{"n": 3}'), letters[1]._replace(raw=b"4")]
+    assert [row.n for letter in mended for row in read(letter).rows] == [3, 4]
+    # A letter that is refused again tells its source again.
+    again = [letter for each in letters for _, letter in read(each).side or ()]
+    assert [(letter.places, letter.raw) for letter in again] == [((0,), b'{"n"'), ((1,), b"no")]
+    # A chain in a chain tells both places.
+    outer, inner = chained(NumberSequenceSource(1, 1), source), letters[1].of_source(1)
+    assert inner.places == (1, 1) and outer.letter_refusal(inner) is None
+    read = outer.letter_reader()
+    assert read is not None and [row.n for row in read(inner._replace(raw=b"5")).rows] == [5]
+
+
+def test_letters_that_no_source_of_the_chain_can_read_are_refused(tmp_path: Path) -> None:
+    source, (letter, _) = letters_of_two_sources(tmp_path)
+    assert "do not tell which source" in (source.letter_refusal(letter._replace(places=())) or "")
+    assert "source 7 of a HybridSource" in (source.letter_refusal(letter._replace(places=(7,))) or "")
+    numbers = HybridSource.builder(NumberSequenceSource(1, 2))
+    numbers.add_source(lambda context: NumberSequenceSource(3, 4), Boundedness.BOUNDED)
+    late = numbers.build()
+    assert late.letter_reader() is None
+    assert "NumberSequenceSource, source 0" in (late.letter_refusal(letter) or "")
+    made = letter._replace(places=(1,))
+    assert "made by a function at its switch" in (late.letter_refusal(made) or "")

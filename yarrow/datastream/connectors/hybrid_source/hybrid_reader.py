@@ -18,6 +18,7 @@ from yarrow.datastream.connectors.base import (
     SourceRecords,
     SourceSplit,
 )
+from yarrow.datastream.connectors.dead_letters import DeadLetter
 from yarrow.datastream.connectors.hybrid_source.hybrid_enumerator import Chain
 from yarrow.datastream.connectors.hybrid_source.hybrid_splits import (
     FromEnumerator,
@@ -90,7 +91,8 @@ class HybridSourceReader(SourceReader[T, HybridSourceSplit], Generic[T]):
         ended = tuple(split_id_of(index, split_id) for split_id in records.finished_before)
         self._open[index].split_ids.difference_update(ended)
         split_id = None if records.split_id is None else split_id_of(index, records.split_id)
-        return replace(records, split_id=split_id, finished_before=ended)
+        side = None if records.side is None else placed(index, records.side)
+        return replace(records, split_id=split_id, finished_before=ended, side=side)
 
     # ------------------------------------------------------------------ from one source to the next
 
@@ -243,6 +245,11 @@ class HybridSourceReader(SourceReader[T, HybridSourceSplit], Generic[T]):
         opened, self._open = self._open, {}
         for each in opened.values():
             each.reader.close()
+
+
+def placed(index: int, side: Iterable[tuple[str, Any]]) -> list[tuple[str, Any]]:
+    """Return values for side outputs, of which dead letters tell the place of their source."""
+    return [(tag, value.of_source(index) if isinstance(value, DeadLetter) else value) for tag, value in side]
 
 
 def _of_source(index: int, split_ids: Iterable[str]) -> list[str]:

@@ -19,12 +19,13 @@ from yarrow.datastream.connectors.base import (
     Replay,
     Source,
     SourceReaderContext,
+    SourceRecords,
     SplitEnumerator,
     SplitEnumeratorContext,
 )
-from yarrow.datastream.connectors.dead_letters import strictest
+from yarrow.datastream.connectors.dead_letters import DeadLetter, strictest
 from yarrow.datastream.connectors.hybrid_source.hybrid_enumerator import HybridSplitEnumerator
-from yarrow.datastream.connectors.hybrid_source.hybrid_reader import HybridSourceReader
+from yarrow.datastream.connectors.hybrid_source.hybrid_reader import HybridSourceReader, placed
 from yarrow.datastream.connectors.hybrid_source.hybrid_splits import HybridSourceSplit, MadeSource
 from yarrow.runtime.common.errors import InvalidProgramError
 
@@ -152,6 +153,43 @@ class HybridSource(Source[T, HybridSourceSplit], Generic[T]):
     def history(self) -> HybridSource[T] | None:
         """None: the end of one source is needed before the next is known, so no history of all is read at once."""
         return None
+
+    def letter_reader(self) -> Callable[[DeadLetter], SourceRecords] | None:
+        """Return what reads each letter as the source at its place does; None = no source of the program can."""
+        readers = {
+            place: reader
+            for place, link in enumerate(self._links)
+            if link.source is not None and (reader := link.source.letter_reader()) is not None
+        }
+
+        def read(letter: DeadLetter) -> SourceRecords:
+            place, *inner = letter.places
+            records = readers[place](letter._replace(places=tuple(inner)))
+            if records.side is not None:
+                records.side = placed(place, records.side)
+            return records
+
+        return read if readers else None
+
+    def letter_refusal(self, letter: DeadLetter) -> str | None:
+        """Return why no source can read the letter; None = the one at its place can."""
+        if not letter.places:
+            return "they do not tell which source of a HybridSource had read them, as letters of older releases do not"
+        place, *inner = letter.places
+        if place > self.last_index:
+            return f"source {place} of a HybridSource had read them, and the program's last one is {self.last_index}"
+        source = self._links[place].source
+        if source is None:
+            return (
+                f"source {place} of the HybridSource is made by a function at its switch, which nobody can make here."
+                " Give the repaired program the source itself"
+            )
+        if source.letter_reader() is None:
+            return (
+                f"{type(source).__name__}, source {place} of the HybridSource, reads no single records. Only text, CSV,"
+                " JSON lines and Kafka can"
+            )
+        return source.letter_refusal(letter._replace(places=tuple(inner)))
 
     def with_default_scheme(self, default: str) -> HybridSource[T]:
         return HybridSource(
