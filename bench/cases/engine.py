@@ -68,7 +68,7 @@ SLOW_SINK = Case("slow-sink", reporting("slow_sink.py", 60, 16), measure=Measure
 SLOW_MAP = Case("slow-map", reporting("slow_map.py", 25, 2), measure=Measure.REPORTED, at_most=50.0)
 FIXED_POLLS = Case("fixed-polls", reporting("fixed_polls.py", 4, 1, module=False), measure=Measure.REPORTED)
 SCHEDULING = Case("scheduling", reporting("scheduling.py", 1000, 200), measure=Measure.REPORTED, at_most=5.0)
-IDLE = Case("idle-memory", reporting("idle.py", 4, 1), measure=Measure.REPORTED, at_most=350.0)
+IDLE = Case("idle-memory", reporting("idle.py", 4, 1), measure=Measure.REPORTED, at_most=140.0)
 START = Case(
     "start-up", Program("Yarrow, word count", word_count, (1,)), measure=Measure.SECONDS, at_most=2.5
 )
@@ -77,7 +77,7 @@ CASES = [
     KEYED_ROWS,
     Case("keyed-rows-undeclared", UNDECLARED, (programs.BARE_INTEGERS,)),
     Case("keyed-rows-tcp", OVER_TCP, (programs.BARE_INTEGERS,)),
-    Case("keyed-strings", STRINGS, (programs.BARE_STRINGS,), at_least=((programs.BARE_STRINGS.name, 0.6),)),
+    Case("keyed-strings", STRINGS, (programs.BARE_STRINGS,), at_least=((programs.BARE_STRINGS.name, 0.9),)),
     Case("keyed-orders", ORDERS, (programs.BARE_ORDERS,), at_least=((programs.BARE_ORDERS.name, 0.6),)),
     KEYED_COLUMNS,
     Case("keyed-columns-16k", COLUMNAR_16K, (programs.BARE_COLUMNAR_16K,)),
