@@ -73,6 +73,8 @@ LONG_FILES = {
     "tests/spark/test_standalone.py": 130.0,
     "tests/spark/test_verify.py": 80.0,
 }
+#: Set by scripts/test, which removes the folder: that of the archive of Spark's classes, for several runs of pytest.
+SPARK_CLASSES_OF_SUITE = "YARROW_TEST_SPARK_CLASSES"
 #: Seconds of any other test on a cluster.
 USUAL = 1.5
 
@@ -89,7 +91,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def spark_classes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The folder of archives of Spark's classes, which belongs to this run alone and to all its processes."""
+    """The folder of archives of Spark's classes, which belongs to this run alone and to all its processes.
+
+    scripts/test names a folder for the parts of the whole suite, so that one driver writes the archive for all parts.
+    """
+    if named := os.environ.get(SPARK_CLASSES_OF_SUITE):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("YARROW_SPARK_CLASSES", named)
+            yield Path(named)
+        return
     base = tmp_path_factory.getbasetemp()
     folder = (base.parent if os.environ.get("PYTEST_XDIST_WORKER") else base) / "spark-classes"
     with open(f"{folder}.users", "w", encoding="utf-8") as users, pytest.MonkeyPatch.context() as patch:

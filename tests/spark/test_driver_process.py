@@ -156,6 +156,21 @@ def test_java_writes_an_archive_of_its_classes_or_uses_the_one_that_is_there(
         until(lambda: any(f" {option}=" in command_of(process) for process in driver.processes()))
 
 
+def test_java_takes_the_archive_also_with_a_folder_of_hadoops_configuration(
+    tmp_path: Path, written_classes: None
+) -> None:
+    for name in ("core-site.xml", "yarn-site.xml"):
+        (tmp_path / name).write_text("<configuration/>")
+    # With -Xshare:on Java ends if it cannot take the archive.
+    options = {"spark.driver.extraJavaOptions": "-Xshare:on"}
+    variables = {**os.environ, "HADOOP_CONF_DIR": str(tmp_path)}
+    with spark_driver(tmp_path, environment=variables, configuration=options) as driver:
+        driver.application()
+        (java,) = [process for process in driver.processes() if name_of(process) == "java"]
+        command = command_of(java)
+        assert f"/*:{tmp_path}" in command and " -XX:SharedArchiveFile=" in command
+
+
 def test_a_setting_that_only_the_engine_makes_is_refused(tmp_path: Path) -> None:
     with spark_driver(tmp_path, configuration={"spark.authenticate": "false"}) as driver:
         cause = driver.master.disconnected.result(LIMIT)

@@ -17,6 +17,7 @@ from tests.support.hadoop.layout import user
 from tests.support.hadoop.leftovers import Places
 from tests.support.hadoop.web import delete_folder
 from tests.support.services.serving import tail
+from tests.support.spark_classes import write_classes
 from tests.yarn.clusters_of_runs import SHARED, cluster_of_run
 from tests.yarn.parts import Parts, sort
 from tests.yarn.waiting import GRACE
@@ -67,6 +68,12 @@ def hadoop() -> Iterator[HadoopCluster]:
     """The cluster of this process, serving."""
     with cluster_of_run(SHARED) as cluster:
         yield cluster
+
+
+@pytest.fixture(scope="session")
+def written_classes(spark_classes: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """The first process that needs it writes the archive of Spark's classes, which drivers in containers take."""
+    write_classes(spark_classes, tmp_path_factory.mktemp("classes"))
 
 
 @pytest.fixture(autouse=True)

@@ -125,7 +125,9 @@ class Ended:
 
 
 @pytest.fixture(scope="module")
-def ended(hadoop: HadoopCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ended]:
+def ended(
+    hadoop: HadoopCluster, tmp_path_factory: pytest.TempPathFactory, written_classes: None
+) -> Iterator[Ended]:
     """One application for the tests of what it left."""
     with logging_in(hadoop, tmp_path_factory.mktemp("secured"), CONFIGURATION_ON_YARN) as yarrow:
         (yarrow.folder / "sums.py").write_text(SUMS)

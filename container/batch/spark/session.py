@@ -198,9 +198,9 @@ class SparkHost:
         hadoop = configuration_folder() if self._yarn is None else self._yarn.hadoop
         login = {} if self._yarn is None else self._yarn.login
         arguments = java_arguments(self._config, jars, self._log_file, self._folders, hadoop, login)
-        if self._folders.jars is None and hadoop is None:
-            # Jars of a container have another path each time: Java would not take their archive a second time. Nor
-            # does it take folders on the class path.
+        if self._folders.jars is None:
+            # Jars of a container have another path each time: Java would not take their archive a second time.
+            # A folder behind the jars, such as that of Hadoop's configuration, makes no difference to Java.
             self._archive = ClassArchive(
                 spark_classes_folder(),
                 self._installation.executable,

@@ -249,6 +249,7 @@ def java_arguments(
     chosen = any(option.startswith("-XX:+Use") and option.endswith("GC") for option in extra)
     collector = [] if chosen else ["-XX:+UseSerialGC"]
     return [
+        # Jars first: Java takes an archive of classes only if no folder stands before them.
         "-cp",
         f"{jars}/*" + (f":{hadoop}" if hadoop is not None else ""),
         f"-Xmx{memory.bytes >> 20}m",

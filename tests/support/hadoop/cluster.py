@@ -44,6 +44,7 @@ from tests.support.services import ports, processes, serving
 from tests.support.services.daemon_status import DaemonStatus, is_alive, status_of
 from tests.support.services.folder_lock import locked
 from tests.support.services.system_packages import java_home
+from yarrow.runtime.common.cache_folder import spark_classes_folder
 from yarrow.runtime.common.clock import SystemClock
 
 #: Seconds in which everything serves, on a machine that is busy with other things.
@@ -396,7 +397,8 @@ class HadoopCluster:
         """What daemons, and by the NodeManagers' list containers, inherit: nothing of the caller's Python."""
         inherited = ("HOME", "LANG", "TZ", "USER", "TMPDIR")
         kept = {name: os.environ[name] for name in inherited if name in os.environ}
-        return {**kept, **self.environment(), "JAVA_HOME": known.java_home}
+        own = {"JAVA_HOME": known.java_home, "YARROW_SPARK_CLASSES": str(spark_classes_folder())}
+        return {**kept, **self.environment(), **own}
 
     def _look(self, places: Places) -> Leftovers:
         folders = places.folders if places.folders is not None else (f"/user/{user()}", "/tmp")

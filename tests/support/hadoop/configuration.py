@@ -11,7 +11,7 @@ from pathlib import Path
 from xml.sax.saxutils import escape
 
 from tests.support.hadoop import kerberos
-from tests.support.hadoop.layout import LOOPBACK, NODE_ADDRESSES, Layout
+from tests.support.hadoop.layout import CONTAINER_VARIABLES, LOOPBACK, NODE_ADDRESSES, Layout
 from tests.support.services.ports import Ports
 
 #: What each NodeManager offers.
@@ -164,7 +164,7 @@ def node_manager_site(layout: Layout, ports: Ports, name: str) -> dict[str, str]
         "yarn.nodemanager.container-monitor.interval-ms": "3000",
         "yarn.nodemanager.disk-health-checker.enable": "false",
         "yarn.nodemanager.delete.debug-delay-sec": "0",
-        "yarn.nodemanager.env-whitelist": "JAVA_HOME,HADOOP_CONF_DIR,PATH,LANG,TZ",
+        "yarn.nodemanager.env-whitelist": CONTAINER_VARIABLES,
         # A node outlives its ResourceManager's absence; clients give up earlier.
         "yarn.resourcemanager.connect.max-wait.ms": "900000",
     }

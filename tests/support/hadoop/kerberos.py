@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tests.support.hadoop.errors import HadoopError
-from tests.support.hadoop.layout import KDC, LOOPBACK, Layout
+from tests.support.hadoop.layout import CONTAINER_VARIABLES, KDC, LOOPBACK, Layout
 from tests.support.hadoop.port_names import KDC_NAME
 from tests.support.services.ports import Ports
 
@@ -139,7 +139,7 @@ def yarn_site(layout: Layout) -> dict[str, str]:
         # A secured NodeManager reads logs by Hadoop's native library alone, which no jar brings: it would end.
         "yarn.log-aggregation-enable": "false",
         # Containers find the KDC of this cluster by a variable.
-        "yarn.nodemanager.env-whitelist": "JAVA_HOME,HADOOP_CONF_DIR,PATH,LANG,TZ,JAVA_TOOL_OPTIONS",
+        "yarn.nodemanager.env-whitelist": f"{CONTAINER_VARIABLES},JAVA_TOOL_OPTIONS",
     }
 
 

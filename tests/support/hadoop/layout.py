@@ -14,6 +14,9 @@ from pathlib import Path
 LOOPBACK = "127.0.0.1"
 #: The hosts of the NodeManagers: two names, so that YARN sees two hosts.
 NODE_ADDRESSES = {"nodemanager1": LOOPBACK, "nodemanager2": "127.0.0.2"}
+#: Variables of the NodeManager that containers get. The last names the folder of Spark's classes, since a container's
+#: home has none.
+CONTAINER_VARIABLES = "JAVA_HOME,HADOOP_CONF_DIR,PATH,LANG,TZ,YARROW_SPARK_CLASSES"
 
 
 @dataclass(frozen=True)
