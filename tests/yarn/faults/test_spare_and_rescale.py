@@ -74,6 +74,6 @@ def test_a_spare_task_executor_and_a_rescale_that_waits(session: FaultSession, j
 def test_files_of_each_format_on_hdfs(session: FaultSession) -> None:
     folder = f"{session.storage}/formats"
     printed = session.commands.ok("run", "-yid", session.application, "formats.py", folder).out
-    for name in ("csv", "parquet", "text"):
+    for name in ("avro", "csv", "json", "orc", "parquet", "text"):
         assert f"{name} SAME" in printed
     until(lambda: session.znodes() == [], GRACE, "nothing of its jobs is left in ZooKeeper")
