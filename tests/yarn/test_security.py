@@ -180,6 +180,12 @@ def nothing_is_in_what_others_may_read(session: Session, yarrow: Commands) -> No
     paths += [f"/jobs/{session.job}", f"/nothing/{session.job}", "/jobs/no-id", "/taskmanagers/none/log"]
     for path in paths:
         session.assert_clean(path, session.text(path)[1])
+    for process in ("/jobmanager", f"/taskmanagers/{task_executor}"):
+        logged = session.text(f"{process}/log")
+        assert logged[0] == 200 and logged[1].strip(), f"the log of {process}"
+        printed = session.text(f"{process}/stdout")
+        assert printed[0] == 200, f"the output of {process}"
+        session.assert_clean(f"log and output of {process}", logged[1] + printed[1])
     wrong = yarrow("list", "-yid", session.id, "-D", "rest.port=none", "-D", f"{SECRET_KEY}=")
     session.assert_clean("an error message", wrong.out + wrong.err)
 
