@@ -11,9 +11,10 @@ from typing import NamedTuple
 
 from yarrow.common.typeinfo import TypeInformation
 from yarrow.container.codegen.code_writer import CodeWriter
-from yarrow.container.codegen.freezing import generate_fixed
+from yarrow.container.codegen.freezing import generate_fixed, needs_fixing
 from yarrow.container.operators.base import Emit
 from yarrow.container.operators.failed_records import FailedRecords
+from yarrow.runtime.data.errors import UncopyableValueError
 
 
 class GuardedCall(NamedTuple):
@@ -47,6 +48,7 @@ class GuardedCall(NamedTuple):
         """
         if self.failed.is_bounded:
             code.count_into(self.failed.seen)
+        came = value if emit_letter is None else self._generate_record_as_it_came(code, value)
         held = code.fresh("h")
         if self.passes_row:
             code.line(f"{held} = False")
@@ -56,7 +58,7 @@ class GuardedCall(NamedTuple):
             call(lambda result, stamp: self._hold(code, held, result, (stamp, timestamp)))
         error = code.fresh("e")
         with code.block(f"except {code.bind_as('Exception', Exception)} as {error}:"):
-            self._generate_failure(code, error, value, timestamp, emit_letter)
+            self._generate_failure(code, error, came, timestamp, emit_letter)
         if self.passes_row:
             with code.block("else:"), code.block(f"if {held}:"):
                 emit(value, timestamp)
@@ -67,6 +69,20 @@ class GuardedCall(NamedTuple):
             result = code.fresh("v")
             with code.block("else:"), code.block(f"for {result} in {held}:"):
                 emit(result, timestamp)
+
+    def _generate_record_as_it_came(self, code: CodeWriter, value: str) -> str:
+        """Write the code that keeps the record for its letter, since the function may change it before it fails."""
+        declared = self.failed.type_of(self.input_index)
+        if not needs_fixing(declared, self.object_reuse):
+            return value
+        came = code.fresh("r")
+        code.line(f"{came} = {value}")
+        with code.block("try:"):
+            code.line(f"{came} = {generate_fixed(code, value, declared, self.object_reuse)}")
+        with code.block(f"except {code.bind_as('UncopyableValueError', UncopyableValueError)}:"):
+            # Such a record cannot be encoded either, or its class forbids copies alone.
+            code.line("pass")
+        return came
 
     def _hold(self, code: CodeWriter, held: str, result: str, stamps: tuple[str | None, str | None]) -> None:
         if stamps[0] != stamps[1]:

@@ -78,6 +78,10 @@ class FailedRecords:
         self._current_key, self._clock = current_key, clock
         metrics.gauge("numRecordsInErrors", lambda: self.count)
 
+    def type_of(self, index: int) -> TypeInformation | None:
+        """Return the declared type of an input; None = undeclared."""
+        return self._types[index] if index < len(self._types) else None
+
     def leave_out(self, error: Exception, index: int, record: Any, timestamp: int | None) -> None:
         """Count a record of input `index`. Raises the error again if it is none of the record."""
         if self.is_fatal(error):
@@ -129,8 +133,7 @@ class FailedRecords:
         """The record, and how it is encoded; a record that does not fit its declared type is shown as text."""
         serializer = self._serializers.get(index)
         if serializer is None:
-            declared = self._types[index] if index < len(self._types) else None
-            serializer = self._serializers[index] = serializer_for(declared)
+            serializer = self._serializers[index] = serializer_for(self.type_of(index))
         with suppress(Exception):  # a user's __reduce__ may raise anything
             return serializer.dump_rows([record]), RECORD_PICKLED if serializer.pickles else RECORD_TYPED
         return short_record(record).encode("utf-8", "replace"), RECORD_SHOWN

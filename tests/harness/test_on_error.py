@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from yarrow.common import Row
 from yarrow.common.typeinfo import Types
 from yarrow.datastream import (
     CoMapFunction,
@@ -123,6 +124,72 @@ def test_a_record_of_no_type_is_pickled_and_one_that_fits_no_type_is_shown() -> 
             harness.end()
             (letter,) = harness.outputs(1)
         assert letter.encoding == encoding and b"no mapping" in letter.raw
+
+
+def changes(record: Any) -> Any:
+    """Changes the record at its top and below, and fails then."""
+    record["n"] = 0
+    record["below"].append(0)
+    raise ValueError("changed")
+
+
+class ChangesSecond(CoMapFunction):  # type: ignore[type-arg]
+    def map1(self, value: Any) -> Any:
+        return value
+
+    def map2(self, value: Any) -> Any:
+        return changes(value)
+
+
+@pytest.mark.parametrize(
+    "declared", [None, Types.ROW_NAMED(["n", "below"], [Types.INT(), Types.LIST(Types.INT())])]
+)
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda s: s.map(changes),
+        lambda s: s.filter(changes),
+        lambda s: s.connect(s).map(ChangesSecond()),
+    ],
+)
+def test_a_letter_holds_the_record_as_it_came(function: Any, declared: Any) -> None:
+    def came() -> Any:
+        return {"n": 7, "below": [1]} if declared is None else Row(n=7, below=[1])
+
+    with OperatorHarness(lambda s: with_letters(function(s)), types=[declared]) as harness:
+        harness.push(came())
+        harness.end()
+        (letter,) = harness.outputs(1)
+    assert letter.error == "ValueError: changed"
+    assert serializer_for(declared).load_rows(letter.raw) == [came()]
+
+
+def test_with_object_reuse_a_letter_holds_the_record_as_the_function_left_it() -> None:
+    env_settings = {"pipeline.object-reuse": "true"}
+    with OperatorHarness(lambda s: with_letters(s.map(changes)), configuration=env_settings) as harness:
+        harness.push({"n": 7, "below": [1]})
+        harness.end()
+        (letter,) = harness.outputs(1)
+    assert serializer_for(None).load_rows(letter.raw) == [{"n": 0, "below": [1, 0]}]
+
+
+class Uncopyable(dict[str, Any]):
+    def __deepcopy__(self, memo: Any) -> Any:
+        raise TypeError("there is one only")
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise TypeError("there is one only")
+
+
+def test_a_record_that_cannot_be_copied_goes_aside_as_text() -> None:
+    def fragment(stream: DataStream) -> list[DataStream]:
+        return with_letters(stream.map(lambda n: Uncopyable(n=n, below=[])).map(changes))
+
+    with OperatorHarness(fragment) as harness:
+        harness.push(7)
+        harness.end()
+        (letter,) = harness.outputs(1)
+    assert letter.encoding == RECORD_SHOWN and letter.error == "ValueError: changed"
 
 
 class Counts(KeyedProcessFunction):  # type: ignore[type-arg]

@@ -131,6 +131,11 @@ class LetterReplay:
 
 
 def _input_at(place: str, config: Settings, how: ReplaySettings) -> LetterInput:
+    if place.startswith("table:"):
+        raise CommandError(
+            f"{place} cannot be read: there are no tables yet. Letters lie in files (a file, a folder or a pattern)"
+            " or in a topic (topic:NAME)."
+        )
     if not place.startswith("topic:"):
         return LetterFiles(place, config)
     # Letters in files do without Kafka.

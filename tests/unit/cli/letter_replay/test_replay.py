@@ -256,6 +256,21 @@ def test_files_without_letters_are_refused(tmp_path: Path) -> None:
             LetterReplay.of(str(folder), config)
 
 
+def test_tables_are_refused_with_what_there_is() -> None:
+    with pytest.raises(CommandError, match=r"no tables yet.*in files.*topic:NAME"):
+        LetterReplay.of("table:letters", Settings({}, "the test"))
+    letters = parsed_letters()
+    with pytest.raises(
+        TypeError, match=r"not str: a FileSink, a KafkaSink or one of your own. There are no tables yet"
+    ):
+        letters.sink_to("letters")  # type: ignore[arg-type]
+
+
+def parsed_letters() -> DataStream:
+    env = StreamExecutionEnvironment.get_execution_environment()
+    return env.from_sequence(1, 9).map(str, Types.STRING()).on_error("dead_letter").dead_letters()
+
+
 def test_a_topic_needs_properties_that_name_its_brokers(tmp_path: Path) -> None:
     config = Settings({}, "the test")
     file = tmp_path / "kafka.properties"
