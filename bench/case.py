@@ -64,6 +64,8 @@ class Case:
     #: The ratio to a peer is the median of the rounds' ratios, each of two runs that followed each other, and not the
     #: ratio of the medians: for programs that differ little on a machine whose pace changes.
     paired: bool = False
+    #: A command that makes what the programs read, for the largest of their sizes. It runs before the first round.
+    prepare: Callable[[int], list[str]] | None = None
 
 
 def peer(script: str, *options: str, name: str, sizes: tuple[int, ...], python: str = PEER_PYTHON) -> Program:

@@ -6,7 +6,17 @@ from dataclasses import replace
 
 from bench.case import PYTHON, Case, Measure, Program, engine, module_peer, peer
 
-_SIZES = (500_000, 2_500_000)
+#: The start of a job takes seconds, and differs by half a second between runs. So the difference of the sizes takes
+#: several seconds, of bytes too.
+_SIZES = (500_000, 6_500_000)
+
+
+def _topic(size: int) -> list[str]:
+    return [PYTHON, "-m", "bench.programs.kafka_topic", str(size)]
+
+
+def _users(size: int) -> list[str]:
+    return [PYTHON, "-m", "bench.programs.kafka_users", str(size)]
 
 
 def _job(form: str) -> Program:
@@ -21,7 +31,8 @@ def _loop(form: str) -> Program:
 
 def _case(form: str, share: float) -> Case:
     loop = _loop(form)
-    return Case(f"kafka-{form}", _job(form), (loop,), at_least=((loop.name, share),), paired=True)
+    goals = ((loop.name, share),)
+    return Case(f"kafka-{form}", _job(form), (loop,), at_least=goals, paired=True, prepare=_topic)
 
 
 _COUNT_SIZES = (500_000, 4_500_000)
@@ -50,6 +61,7 @@ CASES = [
         (_BARE_COUNTS, _PYFLINK_COUNTS),
         at_least=((_BARE_COUNTS.name, 0.6), (_PYFLINK_COUNTS.name, 8.0)),
         paired=True,
+        prepare=_users,
     ),
     Case("kafka-restart", _RESTART, measure=Measure.REPORTED, at_most=5.0),
 ]

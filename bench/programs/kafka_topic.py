@@ -1,9 +1,12 @@
 """The topic of the benchmarks on Kafka: one partition of payments as JSON, on the broker of `scripts/kafka up`.
 
-The broker stays up between runs, since filling the topic takes longer than reading it.
+The broker stays up between runs, since filling the topic takes longer than reading it. As a program it fills the topic
+up to so many records.
 """
 
 from __future__ import annotations
+
+import sys
 
 import msgspec
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -63,3 +66,7 @@ def _records_of(servers: str) -> int | None:
         return consumer.get_watermark_offsets(TopicPartition(TOPIC, 0), _SECONDS)[1]
     finally:
         consumer.close()
+
+
+if __name__ == "__main__":
+    filled(broker(), int(sys.argv[1]))

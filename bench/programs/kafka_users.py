@@ -1,11 +1,13 @@
 """The topics of `kafka-to-kafka` and `kafka-restart`: user names in one partition, and the counts that a job writes.
 
 Owner: the calling thread. The broker is that of `bench/programs/kafka_topic.py`, and stays up between runs.
+As a program it fills the topic of names up to so many records.
 """
 
 from __future__ import annotations
 
 import argparse
+import sys
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
@@ -74,3 +76,7 @@ def _end_of(servers: str, topic: str) -> int | None:
         return consumer.get_watermark_offsets(TopicPartition(topic, 0), _SECONDS)[1]
     finally:
         consumer.close()
+
+
+if __name__ == "__main__":
+    filled(broker(), int(sys.argv[1]))

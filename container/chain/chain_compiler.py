@@ -144,7 +144,8 @@ class ChainCompiler:
         if not self._operators[operator].passes_rows:
             row_type = declared if side_output is None else self._side_type(operator, side_output)
             with code.owned_by(operator, value):
-                value = generate_named(code, value, row_type)
+                has_names = side_output is None and self._operators[operator].emits_named_rows
+                value = generate_named(code, value, row_type, has_names=has_names)
         partitions = self.partitions_of(operator, side_output)
         children = self.children(operator, side_output)
         is_new = self._operators[operator].emits_new_rows and len(partitions) + len(children) == 1

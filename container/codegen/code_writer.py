@@ -124,9 +124,11 @@ class CodeWriter:
     def extend_instead(self, *loop: tuple[str, str]) -> None:
         """Extends lists at once by a list of rows, if the only loop appends each variable: (iterable, variable).
 
-        The loop stays for an iterable whose values are made row by row. Timestamps may have no end.
+        The loop stays for an iterable whose values are made row by row. Timestamps may have no end. An iterator of a
+        list is emptied by one call into C, before or behind which a mail may cut it.
         """
-        body, extensions = self._body, []
+        body, taken = self._body, ""
+        extensions: list[str] = []
         if body.at_start or body.counts or self._subroutines or len(body.lines) != len(loop) + 1:
             return
         for line, (iterable, variable) in zip(body.lines[1:], loop, strict=True):
@@ -137,10 +139,17 @@ class CodeWriter:
             collected: Any = method.__self__
             if type(collected) is not list or method.__name__ != "append":
                 return
-            values = f"{self.bind_as('islice', itertools.islice)}({iterable}, len(rows))"
-            extensions.append(f"{self.bind('extend', collected.extend)}({values})")
+            extend, held = self.bind("extend", collected.extend), self.bind("held", collected)
+            if not extensions:
+                extensions += [f"before = len({held})", f"{extend}({iterable})"]
+                taken = f"len({held}) - before"
+            else:
+                islice = self.bind_as("islice", itertools.islice)
+                has_all = f"type({iterable}) is list and len({iterable}) == {taken}"
+                extensions.append(f"{extend}({iterable} if {has_all} else {islice}({iterable}, {taken}))")
+        iterator = self.bind_as("list_iterator", type(iter([])))
         at_once = [
-            "    if type(rows) is list:",
+            f"    if type(rows) is list or type(rows) is {iterator}:",
             *(f"        {line}" for line in extensions),
             "        return",
         ]

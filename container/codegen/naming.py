@@ -12,8 +12,13 @@ from yarrow.container.codegen.code_writer import CodeWriter
 from yarrow.runtime.data.row_names import borne_names, named_row, namer_for
 
 
-def generate_named(code: CodeWriter, value: str, declared: TypeInformation | None) -> str:
-    """Generates a variable with the value and named Rows; returns `value` itself if the type has no Rows."""
+def generate_named(
+    code: CodeWriter, value: str, declared: TypeInformation | None, *, has_names: bool = False
+) -> str:
+    """Generates a variable with the value and named Rows; returns `value` itself if the type has no Rows.
+
+    `has_names`: the value is a Row with names of its own, so that only Rows inside it may lack names.
+    """
     name = namer_for(declared)
     if name is None:
         return value
@@ -21,6 +26,8 @@ def generate_named(code: CodeWriter, value: str, declared: TypeInformation | Non
     if not isinstance(declared, RowTypeInfo) or any(map(namer_for, declared.get_field_types())):
         code.line(f"{named} = {code.bind('name', name)}({value})")
         return named
+    if has_names:
+        return value
     names = borne_names(declared)
     row, expected = code.bind_as("Row", Row), code.bind("names", names)
     code.line(f"{named} = {value}")

@@ -274,6 +274,8 @@ class Operator(ABC):
     emits_state = False
     #: True if each emitted row is a new object that nobody keeps or changes. Known when the operator is open.
     emits_new_rows = False
+    #: True if each emitted row is a Row with names of its own. Known when the operator is open.
+    emits_named_rows = False
     #: True if nobody else has the rows that the operator gets; the chain sets it before it writes code.
     gets_new_rows = False
     #: True if rows leave as the same objects: the requirements of the declared type are already fulfilled.

@@ -20,7 +20,7 @@ from yarrow.container.task.slice_sizer import MIN_POLL_ROWS, PollSizer, SliceSiz
 from yarrow.container.task.task_life import TaskLife, TaskStage
 from yarrow.container.task.task_outputs import TaskOutputs
 from yarrow.container.task.task_slices import TaskSlices
-from yarrow.container.task.waiting_records import WaitingRecords, part_of
+from yarrow.container.task.waiting_records import WaitingRecords, copy_with, part_of
 from yarrow.datastream.connectors.base import NothingAvailable, SourceRecords
 from yarrow.runtime.data.elements import ArrowBatch, is_record_batch, stamps_column
 
@@ -268,7 +268,7 @@ class SourceReading:
         if self._parts is None:
             self._chunk, self._run = self._waiting.take(max_rows), 0
             # The source replaces the given timestamps by its own.
-            self._parts = iter(source.timed(replace(self._chunk)))
+            self._parts = iter(source.timed(copy_with(self._chunk, self._chunk.rows, self._chunk.timestamps)))
         before = self._run
         while True:
             if self._part is None:

@@ -83,6 +83,7 @@ def _kept(records: SourceRecords) -> SourceRecords:
         None if records.side is None else list(records.side),
         records.num_errors,
         records.finished_before,
+        records.has_checked_timestamps,
     )
 
 
@@ -108,6 +109,7 @@ def _joined(records: SourceRecords, behind: SourceRecords) -> SourceRecords | No
         records.side,
         records.num_errors + behind.num_errors,
         records.finished_before,
+        records.has_checked_timestamps and behind.has_checked_timestamps,
     )
 
 
@@ -118,9 +120,25 @@ def part_of(records: SourceRecords, start: int, end: int | None = None) -> Sourc
     stop = len(records.rows) if end is None else end
     stamps = None if records.timestamps is None else records.timestamps[start:stop]
     rows = _rows_of(records.rows, start, stop)
+    is_checked = records.has_checked_timestamps
     if start:
-        return SourceRecords(rows, stamps, records.split_id)
-    return replace(records, rows=rows, timestamps=stamps)
+        return SourceRecords(rows, stamps, records.split_id, has_checked_timestamps=is_checked)
+    return copy_with(records, rows, stamps)
+
+
+def copy_with(
+    records: SourceRecords, rows: Sequence[Any] | pa.RecordBatch, timestamps: Sequence[int | None] | None
+) -> SourceRecords:
+    """The records with other rows; `replace` would take three times as long."""
+    return SourceRecords(
+        rows,
+        timestamps,
+        records.split_id,
+        records.side,
+        records.num_errors,
+        records.finished_before,
+        records.has_checked_timestamps,
+    )
 
 
 def _rows_of(rows: Sequence[Any] | pa.RecordBatch, start: int, stop: int) -> Sequence[Any] | pa.RecordBatch:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from yarrow.common.typeinfo import Types
+from yarrow.common.typeinfo import TypeInformation, Types
 from yarrow.common.types import Row
 from yarrow.common.watermark_strategy import WatermarkStrategy
 from yarrow.datastream import DataStream, MapFunction, OutputTag
@@ -73,8 +73,9 @@ class MadeReader(SourceReader[Any, All]):
 class Made(Source[Any, All]):
     boundedness = Boundedness.BOUNDED
 
-    def __init__(self, *, makes_new_rows: bool = True) -> None:
+    def __init__(self, *, makes_new_rows: bool = True, makes_named_rows: bool = False) -> None:
         self.makes_new_rows = makes_new_rows
+        self.makes_named_rows = makes_named_rows
 
     def create_enumerator(self, context: Any, checkpoint: Any = None) -> Any:
         return OnRequestEnumerator(context, ())
@@ -93,10 +94,16 @@ class Keeping(Sink[Any]):
         return KeepingWriter()
 
 
-def run(program: Callable[[DataStream], Any], *, makes_new_rows: bool = True) -> OperatorHarness:
+def run(
+    program: Callable[[DataStream], Any],
+    *,
+    makes_new_rows: bool = True,
+    makes_named_rows: bool = False,
+    row_type: TypeInformation | None = None,
+) -> OperatorHarness:
     def fragment(env: Any) -> Any:
-        source = Made(makes_new_rows=makes_new_rows)
-        return program(env.from_source(source, WatermarkStrategy.no_watermarks(), "made"))
+        source = Made(makes_new_rows=makes_new_rows, makes_named_rows=makes_named_rows)
+        return program(env.from_source(source, WatermarkStrategy.no_watermarks(), "made", row_type))
 
     with OperatorHarness(fragment, inputs=0) as running:
         head: Any = running.tasks[0].chain.source
@@ -137,6 +144,23 @@ def test_a_sink_behind_the_source_gets_the_rows_themselves() -> None:
 def test_an_exchange_behind_the_source_gets_the_rows_themselves() -> None:
     assert are_same(run(lambda stream: stream).output) == [True, True, True]
     assert are_same(run(lambda stream: stream, makes_new_rows=False).output) == [False, False, False]
+
+
+PAIR = Types.ROW_NAMED(["number", "letter"], [Types.LONG(), Types.STRING()])
+
+
+def test_rows_that_bear_names_are_collected_without_a_loop() -> None:
+    World.made = [Row(number=1, letter="a"), Row(number=2, letter="b")]
+    ended = run(lambda stream: stream, makes_named_rows=True, row_type=PAIR)
+    assert "named_row" not in ended.generated_code
+    assert "extend" in ended.generated_code
+    assert are_same(ended.output) == [True, True]
+
+
+def test_rows_that_may_lack_names_get_those_of_the_declared_type() -> None:
+    World.made = [Row(1, "a"), Row(number=2, letter="b")]
+    ended = run(lambda stream: stream, row_type=PAIR)
+    assert ended.output == [Row(number=1, letter="a"), Row(number=2, letter="b")]
 
 
 @pytest.mark.parametrize("stamps", [None, [5, None, 7]])
@@ -195,5 +219,9 @@ def test_schemas_and_formats_say_it_for_their_own_class_alone() -> None:
     assert JsonRowDeserializationSchema(pair).makes_new_rows
     assert CsvRowDeserializationSchema.Builder(pair).build().makes_new_rows
     assert not KeepingSchema(pair).makes_new_rows
+    assert JsonRowDeserializationSchema(pair).makes_named_rows
+    assert not KeepingSchema(pair).makes_named_rows
+    assert not JsonRowDeserializationSchema(Types.ROW([Types.STRING()])).makes_named_rows
+    assert JsonLinesFormat(pair).makes_named_rows and not JsonLinesFormat().makes_named_rows
     for made, says in ((JsonLinesFormat(), True), (KeepingFormat(), False)):
         assert FileSource.for_record_stream_format(made, "/nowhere").build().makes_new_rows is says

@@ -79,6 +79,11 @@ class DeserializationSchema(ABC, Generic[OUT]):
         return False
 
     @property
+    def makes_named_rows(self) -> bool:
+        """Whether each record is a Row with field names of its own: the engine need not look for those without."""
+        return False
+
+    @property
     def adds_columns(self) -> bool:
         """Whether records may have fields that the schema of the program lacks."""
         return False

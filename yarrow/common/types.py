@@ -250,9 +250,9 @@ def row_of(names: tuple[str, ...], values: list[Any], kind: RowKind = RowKind.IN
     return row
 
 
-def rows_of(names: tuple[str, ...], values: Sequence[list[Any]]) -> list[Row]:
-    """The Rows that `row_of` makes of each of these lists, without a call of Python for each."""
-    rows = list(map(Row.__new__, repeat(Row, len(values))))
+def rows_of(names: tuple[str, ...], values: Iterable[list[Any]], number: int) -> list[Row]:
+    """The Rows that `row_of` makes of each of so many lists, without a call of Python for each."""
+    rows = list(map(Row.__new__, repeat(Row, number)))
     # A deque of length 0 runs through what it is given.
     deque(map(_put_values, rows, values), 0)
     deque(map(bear_names, rows, repeat(names)), 0)

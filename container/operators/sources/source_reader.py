@@ -167,6 +167,7 @@ class ReadingSource(SourceHead):
         loaded: Source[Any, SourceSplit] = load_function(self._blob, self.name)
         source = self._source = with_kept_schemas(loaded, self.name, self.context)
         self.emits_new_rows = source.makes_new_rows
+        self.emits_named_rows = source.makes_named_rows
         if source.errors.is_bounded:
             # Imported late: most programs set no bound.
             from yarrow.container.operators.error_bounds import ErrorBounds

@@ -44,7 +44,11 @@ class SourceTime:
         Each part must be processed before the next is requested. Raises OperatorFailure for a wrong
         timestamp.
         """
-        if records.timestamps is not None and isinstance(records.rows, Sequence):
+        if (
+            records.timestamps is not None
+            and not records.has_checked_timestamps
+            and isinstance(records.rows, Sequence)
+        ):
             check_timestamps(records.timestamps, records.rows, self._name)
         return (records,)
 

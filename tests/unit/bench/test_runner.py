@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -19,6 +20,7 @@ from bench.runner import (
     chosen,
     measure_once,
     ratio,
+    run_case,
     run_program,
     slope,
     summary,
@@ -62,6 +64,18 @@ def test_void_rounds_leave_a_case_unproven() -> None:
     line = summary(case, {"own": Figures([10.0], void=1)})
     assert line["void"] == 1
     assert line["missed"] != []
+
+
+def test_what_the_programs_read_is_there_before_the_first_of_them_runs(tmp_path: Path) -> None:
+    made = tmp_path / "size"
+
+    def prepare(size: int) -> list[str]:
+        return [sys.executable, "-c", f"open({str(made)!r}, 'x').write('{size}')"]
+
+    reads = f"print('{{\"value\": ' + open({str(made)!r}).read() + '}}')"
+    own = Program("own", lambda size: [sys.executable, "-c", reads], (1, 3))
+    case = Case("c", own, measure=Measure.REPORTED, prepare=prepare)
+    assert run_case(case, 2)["values"] == [3.0, 3.0]
 
 
 def test_limit_on_a_time_is_kept_or_missed() -> None:

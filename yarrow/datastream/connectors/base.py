@@ -70,6 +70,8 @@ class SourceRecords:
     num_errors: int = 0
     #: Ids of splits that have ended before these records: they hold back no watermark any more.
     finished_before: tuple[str, ...] = ()
+    #: The reader knows that timestamps are None or int64, so the engine does not look at each.
+    has_checked_timestamps: bool = False
 
 
 @dataclass(slots=True, frozen=True)
@@ -266,6 +268,8 @@ class Source(ABC, Generic[T, SplitT]):
     errors: ErrorHandling = FAILING
     #: True where each row is a new object, all through, that readers neither keep nor change: no copy is needed.
     makes_new_rows: bool = False
+    #: True where each record is a Row with field names of its own: the engine need not look for Rows without names.
+    makes_named_rows: bool = False
     #: True when records may have fields that the schema of the program lacks: sinks are asked whether they take them.
     adds_columns: bool = False
     #: True when readers count the bytes of raw records by `bytes_read`: a rate limit in bytes is possible.

@@ -152,6 +152,11 @@ class FileFormat(ABC, Generic[T]):
         return False
 
     @property
+    def makes_named_rows(self) -> bool:
+        """Whether each record is a Row with field names of its own: the engine need not look for those without."""
+        return False
+
+    @property
     def scanned_as(self) -> str | None:
         """`"parquet"` or `"csv"` if the format gives columns of such files without any change of rows."""
         return None

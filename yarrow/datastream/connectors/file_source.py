@@ -125,6 +125,7 @@ class FileSource(Source[T, FileSourceSplit], Generic[T]):
         self.errors = file_format.errors
         self.makes_new_rows = file_format.makes_new_rows
         self.counts_bytes = file_format.counts_bytes
+        self.makes_named_rows = file_format.makes_named_rows
 
     def with_default_scheme(self, default: str) -> FileSource[T]:
         paths = [with_default_scheme(path, default) for path in self._paths]

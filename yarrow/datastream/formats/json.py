@@ -86,6 +86,12 @@ class JsonLinesFormat(StreamFormat[Any]):
         # A class of the user's may keep them.
         return type(self) is JsonLinesFormat
 
+    @property
+    def makes_named_rows(self) -> bool:
+        """Whether the Row type has names."""
+        declared = self._type_info
+        return type(self) is JsonLinesFormat and declared is not None and declared.is_named
+
     def produced_type(self) -> TypeInformation | None:
         """The Row type declared."""
         return self._type_info
@@ -264,6 +270,11 @@ class JsonRowDeserializationSchema(DeserializationSchema[Row | None]):
         """True: decoded values are new."""
         # A class of the user's may keep them.
         return type(self) is JsonRowDeserializationSchema
+
+    @property
+    def makes_named_rows(self) -> bool:
+        """Whether the Row type has names."""
+        return type(self) is JsonRowDeserializationSchema and self._settings[0].is_named
 
     def deserialize(self, message: bytes) -> Row | None:
         """Return the Row; None for an unreadable message if errors are ignored, else FileFormatError is raised."""

@@ -69,7 +69,7 @@ def rows_decoder(
 
     def decode_rows(messages: Sequence[bytes]) -> list[Row | None]:
         rows: list[Row | None] = []
-        rows += rows_of(names, list(map(list, map(values_of, map(decode, messages)))))
+        rows += rows_of(names, map(list, map(values_of, map(decode, messages))), len(messages))
         return rows
 
     return decode_rows

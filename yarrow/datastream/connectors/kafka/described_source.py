@@ -43,6 +43,7 @@ class DescribedKafkaSource(Source[T, KafkaPartitionSplit], Generic[T]):
         schema = settings.schema
         self.adds_columns = isinstance(schema, DeserializationSchema) and schema.adds_columns
         self.makes_new_rows = isinstance(schema, DeserializationSchema) and schema.makes_new_rows
+        self.makes_named_rows = isinstance(schema, DeserializationSchema) and schema.makes_named_rows
         if settings.skips_removed_records:
             # Records that retention has removed are passed over, so exactly once would be untrue.
             self.replay = Replay.AT_LEAST_ONCE

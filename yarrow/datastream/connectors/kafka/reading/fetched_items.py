@@ -14,9 +14,9 @@ from typing import Any, Final
 
 from yarrow.datastream.connectors.kafka.cluster.topic_partition import KafkaTopicPartition
 
-#: Bounds of what waits for the task. One chunk more may come.
+#: Bounds of what waits for the task. What the client has given at once may come besides.
 MOST_BYTES: Final = 32 << 20
-MOST_CHUNKS: Final = 8
+MOST_CHUNKS: Final = 16
 
 
 class AssignedPartition:
@@ -74,13 +74,11 @@ class HandOver:
         self.wake_reader = wake_reader
         self._items: deque[Fetched] = deque()
         self._bytes = 0
+        #: Whether the fetch thread must wait. Any thread may read it. There is room again when half of the bounds is
+        #: free: a fetch thread that wakes up for each chunk takes the interpreter from the task each time.
+        self.is_full = False
         #: Guards the size, and tells the fetch threads of room and of commands.
         self.changed = threading.Condition()
-
-    @property
-    def is_full(self) -> bool:
-        """Whether the fetch thread must wait. Any thread."""
-        return len(self._items) >= MOST_CHUNKS or self._bytes >= MOST_BYTES
 
     def put(self, item: Fetched) -> None:
         """Add an item and wake the reader if it may wait for one."""
@@ -89,6 +87,8 @@ class HandOver:
             self._items.append(item)
             if isinstance(item, FetchedMessages):
                 self._bytes += item.size_bytes
+            if len(self._items) >= MOST_CHUNKS or self._bytes >= MOST_BYTES:
+                self.is_full = True
         if was_empty:
             self.wake_reader()
 
@@ -97,10 +97,11 @@ class HandOver:
         if not self._items:
             return None
         with self.changed:
-            was_full = self.is_full
             item = self._items.popleft()
             if isinstance(item, FetchedMessages):
                 self._bytes -= item.size_bytes
-            if was_full:
+            has_room = 2 * len(self._items) <= MOST_CHUNKS and 2 * self._bytes <= MOST_BYTES
+            if self.is_full and has_room:
+                self.is_full = False
                 self.changed.notify_all()
         return item

@@ -160,7 +160,10 @@ class KafkaSourceReader(SourceReader[Any, KafkaPartitionSplit]):
         self._reached(found, position, is_ended=made.is_ended)
         # Also without a row: the task looks at barriers, mails and timers behind each chunk.
         side = [(DEAD_LETTERS, letter) for letter in made.letters] or None
-        return SourceRecords(made.rows, made.timestamps, split.split_id, side, made.num_errors)
+        # The client gives timestamps as int64.
+        return SourceRecords(
+            made.rows, made.timestamps, split.split_id, side, made.num_errors, has_checked_timestamps=True
+        )
 
     def _reached(self, found: _OpenPartition, position: int, *, is_ended: bool = False) -> None:
         """Move the position of a partition, which may have come to its end."""

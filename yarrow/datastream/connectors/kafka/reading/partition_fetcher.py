@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Final, Protocol
 
@@ -53,8 +53,11 @@ from yarrow.runtime.common.retry_pauses import RetryPauses
 
 _LOG = logging.getLogger(__name__)
 
-#: The most messages of a chunk.
-_CHUNK_MESSAGES: Final = 4096
+#: The most messages that the client gives at once. Each call leaves the interpreter to the task's thread, and gets it
+#: back up to 5 ms later.
+_GIVEN_MESSAGES: Final = 8192
+#: The most messages of a chunk: a task polls no more rows at once, and a longer chunk would be cut.
+_CHUNK_MESSAGES: Final = 2048
 #: Seconds for which the client waits for a message; commands wait as long.
 _POLL_SECONDS: Final = 0.1
 #: Seconds between two looks for callbacks while nothing is fetched.
@@ -322,18 +325,23 @@ class PartitionFetcher:
     def _fetch(self, consumer: Consumer) -> None:
         # The client waits for as many messages as it is asked for. So it is asked for those that are there, and for
         # one if there is none.
-        messages = consumer.consume(_CHUNK_MESSAGES, 0)
+        messages = consumer.consume(_GIVEN_MESSAGES, 0)
         if not messages:
             messages = consumer.consume(1, _POLL_SECONDS)
             if messages:
-                messages += consumer.consume(_CHUNK_MESSAGES - 1, 0)
-        self._take(consumer, messages)
+                messages += consumer.consume(_GIVEN_MESSAGES - 1, 0)
+        for start in range(0, len(messages), _CHUNK_MESSAGES):
+            self._take(consumer, messages[start : start + _CHUNK_MESSAGES])
 
     def _take(self, consumer: Consumer, messages: list[Message]) -> None:
-        if any(map(Message.error, messages)):
+        if not messages:
+            return
+        stamps: list[int] = [stamp for _, stamp in map(Message.timestamp, messages)]
+        # An error has no timestamp, so the client says -1: chunks whose messages all have one need no other look.
+        if min(stamps) < 0 and any(map(Message.error, messages)):
             self._hand_over_with_errors(consumer, messages)
-        elif messages:
-            self._hand_over(messages)
+        else:
+            self._hand_over(messages, stamps)
 
     def _hand_over_with_errors(self, consumer: Consumer, messages: list[Message]) -> None:
         good: list[Message] = []
@@ -343,15 +351,16 @@ class PartitionFetcher:
                 good.append(message)
                 continue
             if good:
-                self._hand_over(good)
+                self._hand_over(good, [stamp for _, stamp in map(Message.timestamp, good)])
                 good = []
             self._take_error(consumer, message, error)
         if good:
-            self._hand_over(good)
+            self._hand_over(good, [stamp for _, stamp in map(Message.timestamp, good)])
 
-    def _hand_over(self, messages: list[Message]) -> None:
+    def _hand_over(self, messages: list[Message], all_stamps: list[int]) -> None:
         for start, end in _runs(messages, several_topics=self._has_several_topics):
-            run = messages if end - start == len(messages) else messages[start:end]
+            is_whole = end - start == len(messages)
+            run = messages if is_whole else messages[start:end]
             first, last = run[0], run[-1]
             assignment = self._assigned.get((first.topic(), first.partition()))  # type: ignore[arg-type]
             if assignment is None:
@@ -359,9 +368,10 @@ class PartitionFetcher:
             low, high = _offset(first), _offset(last)
             is_dense = high - low + 1 == len(run)
             offsets = range(low, high + 1) if is_dense else list(map(_offset, run))
-            stamps: list[int | None] = [stamp for _, stamp in map(Message.timestamp, run)]
-            if min(stamps) < 0:  # type: ignore[type-var, operator]
-                stamps = [None if stamp is None or stamp < 0 else stamp for stamp in stamps]
+            known = all_stamps if is_whole else all_stamps[start:end]
+            stamps: Sequence[int | None] = known
+            if min(known) < 0:
+                stamps = [None if stamp < 0 else stamp for stamp in known]
             made: list[Any] = (
                 [_record(message, stamp) for message, stamp in zip(run, stamps, strict=True)]
                 if self._takes_records

@@ -202,6 +202,8 @@ class _ValueRows(RowMaker):
         has_own = type(schema).deserialize_many is not DeserializationSchema.deserialize_many
         self._deserialize_many = schema.deserialize_many if has_own else None
         self._as_is = type(schema) is ByteArraySchema
+        #: Messages that are made at once give no None.
+        self._are_records = self._as_is or schema.makes_named_rows
         self._may_end = type(schema).is_end_of_stream is not DeserializationSchema.is_end_of_stream
 
     def make(
@@ -244,8 +246,9 @@ class _ValueRows(RowMaker):
         errors = len(unread)
         if unread:
             timestamps = [stamp for index, stamp in enumerate(timestamps) if index not in unread]
-        rows, timestamps, left_out = _without_none(rows, timestamps)
-        errors += left_out
+        if made is None or not self._are_records:
+            rows, timestamps, left_out = _without_none(rows, timestamps)
+            errors += left_out
         if not self._may_end:
             return MadeRows(rows, timestamps, errors, False)
         return _up_to_end(self._schema, rows, timestamps, errors)
