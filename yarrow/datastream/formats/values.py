@@ -30,7 +30,8 @@ from yarrow.runtime.common.errors import InvalidProgramError
 _TRUE = {"true", "True", "TRUE", "1"}
 _FALSE = {"false", "False", "FALSE", "0"}
 _FROM_ISO: dict[str, Callable[[str], Any]] = {
-    "SQL_DATE": date.fromisoformat,
+    # A date of XML Schema may name its zone, and Debezium's ISO texts do.
+    "SQL_DATE": lambda text: date.fromisoformat(text.removesuffix("Z")),
     "SQL_TIME": time.fromisoformat,
     "SQL_TIMESTAMP": datetime.fromisoformat,
 }
