@@ -19,6 +19,7 @@ from tests.kafka.test_registry_writing import sink, values_to
 from tests.kafka.topic_under_test import TopicUnderTest
 from tests.support.kafka.cluster import KafkaCluster
 from tests.support.registry.server import RegistryServer
+from tests.unit.datastream.formats.registry.protobuf.test_known_files import PRICED
 from yarrow.common.types import Row
 from yarrow.datastream.connectors.kafka import KafkaRecordSerializationSchema
 from yarrow.datastream.formats.registry import (
@@ -34,6 +35,7 @@ from yarrow.datastream.formats.registry.protobuf import (
     ConfluentRegistryProtobufDeserializationSchema,
     ConfluentRegistryProtobufSerializationSchema,
 )
+from yarrow.datastream.formats.registry.protobuf.compiler import CompiledSchema
 from yarrow.runtime.common.errors import InvalidProgramError
 
 pytestmark = pytest.mark.kafka
@@ -182,6 +184,29 @@ def test_a_schema_refers_to_others(
     assert reader.deserialize(content) == {"by": {"name": "ann"}}
     again = by_rows("protobuf-written-sale", subject, registry.url, registration="lookup")
     assert again.serialize({"by": {"name": "ann"}}) == content
+
+
+def test_files_that_confluent_knows_need_no_reference(
+    registry: RegistryServer, client: SchemaRegistryClient
+) -> None:
+    """Both clients read what the other one wrote, and neither registers a reference."""
+    made = CompiledSchema.of(PRICED).message((0,))
+    price = {"value": b"\x04\xd2", "precision": 4, "scale": 2}
+    ours = by_rows("protobuf-priced", PRICED, registry.url).serialize({"id": 1, "price": price})
+    found = ProtobufDeserializer(made.message_class, {"use.deprecated.format": False})(
+        ours, SerializationContext("protobuf-priced", MessageField.VALUE)
+    )
+    assert found == made.message_class(id=1, price=price)
+    theirs = ProtobufSerializer(made.message_class, client, {"use.deprecated.format": False})(
+        found, SerializationContext("protobuf-priced-too", MessageField.VALUE)
+    )
+    assert theirs is not None
+    for subject, content in (("protobuf-priced", ours), ("protobuf-priced-too-value", theirs)):
+        assert not client.get_latest_version(subject).schema.references
+        reader = ConfluentRegistryProtobufDeserializationSchema.for_generic(
+            RegistrySubject(subject), registry.url
+        )
+        assert reader.deserialize(content) == {"id": 1, "price": price}
 
 
 def test_what_cannot_be_written_is_refused_where_the_program_is_built(registry: RegistryServer) -> None:

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
@@ -19,6 +20,7 @@ from typing import Any, Final
 from yarrow.datastream.formats.protobuf.message_type import ProtobufType, protobuf_library
 from yarrow.datastream.formats.registry.errors import CompilerUnavailableError
 from yarrow.datastream.formats.registry.protobuf.descriptors import described_file, indexes_in, with_imports
+from yarrow.datastream.formats.registry.protobuf.known_files import KNOWN_FILES
 from yarrow.runtime.common.errors import InvalidProgramError, UnsupportedFeatureError
 
 #: The name of a file whose text has none, which no import names.
@@ -55,18 +57,9 @@ class CompiledSchema:
         require_compiler()
         imported = referred or {}
         if (described := described_file(text, _MAIN)) is not None:
-            found = with_imports(described, imported)
+            found = with_imports(described, imported, _known_descriptors)
             return CompiledSchema(found.SerializeToString(), described)
-        try:
-            with tempfile.TemporaryDirectory(prefix="yarrow-protoc-") as folder:
-                for name, part in {**imported, _MAIN: text}.items():
-                    _written(Path(folder), name, part)
-                compiled = _compiled(Path(folder))
-        except OSError as error:
-            raise CompilerUnavailableError(
-                f"protoc cannot be run on this machine: {error}. Repair its environment, or its folder for temporary"
-                " files"
-            ) from error
+        compiled = _compiled_texts({**KNOWN_FILES, **imported, _MAIN: text})
         files = protobuf_library("descriptor_pb2").FileDescriptorSet.FromString(compiled)
         (file,) = (file for file in files.file if file.name == _MAIN)
         return CompiledSchema(compiled, file)
@@ -87,6 +80,28 @@ class CompiledSchema:
     def indexes_of(self, message_name: str) -> tuple[int, ...]:
         """Return the path of a message by its full name. Raises InvalidProgramError if the file has none."""
         return indexes_in(self._file, message_name)
+
+
+@cache
+def _known_descriptors() -> Mapping[str, bytes]:
+    """The descriptors of KNOWN_FILES by their names."""
+    imports = "".join(f'import "{name}";\n' for name in KNOWN_FILES)
+    compiled = _compiled_texts({**KNOWN_FILES, _MAIN: f'syntax = "proto3";\n{imports}'})
+    files = protobuf_library("descriptor_pb2").FileDescriptorSet.FromString(compiled)
+    return {file.name: file.SerializeToString() for file in files.file if file.name in KNOWN_FILES}
+
+
+def _compiled_texts(texts: Mapping[str, str]) -> bytes:
+    """Return the set of descriptors of _MAIN among these files, with those that it imports."""
+    try:
+        with tempfile.TemporaryDirectory(prefix="yarrow-protoc-") as folder:
+            for name, text in texts.items():
+                _written(Path(folder), name, text)
+            return _compiled(Path(folder))
+    except OSError as error:
+        raise CompilerUnavailableError(
+            f"protoc cannot be run on this machine: {error}. Repair its environment, or its folder for temporary files"
+        ) from error
 
 
 def _written(folder: Path, name: str, text: str) -> None:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from yarrow.datastream.formats.protobuf.message_type import ProtobufType, protobuf_library
+from yarrow.datastream.formats.registry.protobuf.known_files import KNOWN_FILES
 from yarrow.runtime.common.errors import InvalidProgramError
 
 #: A text of a .proto file has signs beside these.
@@ -39,26 +40,31 @@ def described_file(text: str, name: str) -> Any:
     return file
 
 
-def with_imports(file: Any, referred: Mapping[str, str]) -> Any:
+def with_imports(
+    file: Any, referred: Mapping[str, str], known: Callable[[], Mapping[str, bytes]] = dict
+) -> Any:
     """Return the set of a file and of those that it imports, which come first.
 
-    Raises InvalidProgramError for an import that is missing, or that is the text of a .proto file.
+    `known`: gives the descriptors of KNOWN_FILES, if one is imported. Raises InvalidProgramError for an import that is
+    missing, or that is the text of a .proto file.
     """
     found: dict[str, Any] = {}
-    _add(file, referred, found)
+    _add(file, referred, known, found)
     files = protobuf_library("descriptor_pb2").FileDescriptorSet()
     files.file.extend(found.values())
     return files
 
 
-def _add(file: Any, referred: Mapping[str, str], found: dict[str, Any]) -> None:
+def _add(
+    file: Any, referred: Mapping[str, str], known: Callable[[], Mapping[str, bytes]], found: dict[str, Any]
+) -> None:
     for name in file.dependency:
         if name not in found:
-            _add(_imported(name, referred), referred, found)
+            _add(_imported(name, referred, known), referred, known, found)
     found[file.name] = file
 
 
-def _imported(name: str, referred: Mapping[str, str]) -> Any:
+def _imported(name: str, referred: Mapping[str, str], known: Callable[[], Mapping[str, bytes]]) -> Any:
     if name in referred:
         file = described_file(referred[name], name)
         if file is None:
@@ -67,14 +73,16 @@ def _imported(name: str, referred: Mapping[str, str]) -> Any:
                 " in one form"
             )
         return file
-    known = _WELL_KNOWN.fullmatch(name)
-    if known is None:
+    descriptors = protobuf_library("descriptor_pb2")
+    if name in KNOWN_FILES:
+        return descriptors.FileDescriptorProto.FromString(known()[name])
+    of_library = _WELL_KNOWN.fullmatch(name)
+    if of_library is None:
         raise InvalidProgramError(
             f"the schema imports {name}, which is none of its references in the registry"
         )
-    descriptors = protobuf_library("descriptor_pb2")
     return descriptors.FileDescriptorProto.FromString(
-        protobuf_library(f"{known[1]}_pb2").DESCRIPTOR.serialized_pb
+        protobuf_library(f"{of_library[1]}_pb2").DESCRIPTOR.serialized_pb
     )
 
 
@@ -89,7 +97,7 @@ def file_of(message_type: ProtobufType) -> Any:
 
 def needed_references(file: Any) -> list[str]:
     """Return the imports of a file that only references of a registry can give."""
-    return [name for name in file.dependency if not _WELL_KNOWN.fullmatch(name)]
+    return [name for name in file.dependency if not (name in KNOWN_FILES or _WELL_KNOWN.fullmatch(name))]
 
 
 def indexes_in(file: Any, message_name: str) -> tuple[int, ...]:

@@ -55,7 +55,7 @@ class ConfluentRegistryProtobufSerializationSchema(RegistrySerializationSchema):
         `schema` may be the text of a .proto file: then `message` is the full name of the message, by default that of
         the first one. `type_info` chooses fields of the rows. `registration` is that of
         ConfluentRegistryAvroSerializationSchema. A RegistrySubject, and the `references` of a schema, are asked for
-        now. The files that a schema imports, but those of google/protobuf, must be references.
+        now. The files that a schema imports must be references, but those of google/protobuf and KNOWN_FILES.
 
         Raises InvalidProgramError for settings or a schema that cannot be used, SchemaRegistryError if the registry
         does not give a schema. Raises UnsupportedFeatureError without the packages that this needs.

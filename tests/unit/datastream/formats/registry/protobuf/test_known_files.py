@@ -1,0 +1,69 @@
+"""Files that schemas import without a reference, compared with the descriptors that Confluent's client has of them."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+import pytest
+from google.protobuf import descriptor_pb2
+
+from yarrow.datastream.formats.registry.protobuf.compiler import CompiledSchema
+from yarrow.datastream.formats.registry.protobuf.descriptors import encoded_file, file_of, needed_references
+from yarrow.datastream.formats.registry.protobuf.known_files import KNOWN_FILES
+
+PRICED = """
+syntax = "proto3";
+package shop;
+import "confluent/meta.proto";
+import "confluent/types/decimal.proto";
+message Priced {
+  option (confluent.message_meta).doc = "what is sold";
+  int64 id = 1 [(confluent.field_meta) = { tags: "PII", params: [{ key: "from", value: "shop" }] }];
+  confluent.type.Decimal price = 2 [(confluent.field_meta).params = { key: "scale", value: "2" }];
+}
+"""
+
+
+def theirs(name: str) -> Any:
+    """The descriptor of a file in confluent-kafka."""
+    module = name.removesuffix(".proto").replace("/", ".")
+    found = descriptor_pb2.FileDescriptorProto()
+    import_module(f"confluent_kafka.schema_registry.{module}_pb2").DESCRIPTOR.CopyToProto(found)
+    return found
+
+
+def ours(name: str) -> Any:
+    file = CompiledSchema.of(f'syntax = "proto3"; import "{name}"; message M {{}}')
+    return file.message((0,)).files()[name]
+
+
+@pytest.mark.parametrize("name", KNOWN_FILES)
+def test_known_files_are_those_of_confluents_client(name: str) -> None:
+    expected, found = theirs(name), ours(name)
+    for file in (expected, found):
+        # Neither says anything of messages.
+        file.ClearField("options")
+        for field in (*file.extension, *(field for message in file.message_type for field in message.field)):
+            field.ClearField("json_name")
+        for message in (nested for message in file.message_type for nested in message.nested_type):
+            for field in message.field:
+                field.ClearField("json_name")
+    assert found == expected
+
+
+def test_a_schema_imports_them_as_text_and_as_descriptor() -> None:
+    compiled = CompiledSchema.of(PRICED)
+    made = compiled.message((0,)).message_class
+    content = made(id=1, price={"value": b"\x04\xd2", "precision": 4, "scale": 2}).SerializeToString()
+    file = file_of(compiled.message((0,)))
+    assert needed_references(file) == []
+    again = CompiledSchema.of(encoded_file(file)).message((0,)).message_class.FromString(content)
+    assert (again.id, again.price.value, again.price.precision, again.price.scale) == (1, b"\x04\xd2", 4, 2)
+
+
+def test_a_reference_takes_the_place_of_a_known_file() -> None:
+    own = 'syntax = "proto3"; package confluent.type; message Decimal { string text = 1; }'
+    text = 'syntax = "proto3"; import "confluent/type/decimal.proto"; message M { confluent.type.Decimal price = 1; }'
+    made = CompiledSchema.of(text, {"confluent/type/decimal.proto": own}).message((0,)).message_class
+    assert made(price={"text": "1.5"}).price.text == "1.5"
