@@ -16,7 +16,7 @@ from yarrow.datastream.connectors.base import Sink
 from yarrow.datastream.connectors.kafka import FlinkKafkaProducer, Semantic
 from yarrow.datastream.connectors.kafka.cluster.kafka_errors import KafkaPrefixInUseError
 from yarrow.datastream.connectors.kafka.writing import prefix_claims, prefix_owner
-from yarrow.datastream.connectors.kafka.writing.prefix_claims import Mark, Sign, owner_name
+from yarrow.datastream.connectors.kafka.writing.prefix_claims import Holder, Mark, Sign, owner_name
 from yarrow.datastream.connectors.kafka.writing.prefix_owner import PrefixOwner
 from yarrow.embedded.mini_cluster import mini_cluster
 from yarrow.runtime.common.ids import JobID
@@ -77,25 +77,33 @@ def test_a_second_job_is_refused_while_the_first_lives(target: TopicUnderTest) -
 
 
 @pytest.mark.usefixtures("quick_beats")
+@pytest.mark.parametrize("ends_first", [0, 1])
 def test_the_prefix_stays_while_another_subtask_writes(
-    target: TopicUnderTest, monkeypatch: pytest.MonkeyPatch
+    target: TopicUnderTest, caplog: pytest.LogCaptureFixture, ends_first: int
 ) -> None:
     first = target.job(2, job=FIRST)
     first.write(ROWS)
-    early, late = first.subtasks
+    late = 1 - ends_first
+    with target.client() as client:
+        name = owner_name(target.prefix, Holder(str(FIRST), late))
+        wait_until(
+            lambda: (sign := Sign.of(client.find(name))) is not None and sign.mark is Mark.OWNS,
+            f"the beats of subtask {late}",
+        )
+    early = first.subtasks[ends_first]
     early.finish()
     first.checkpoint()
     early.close()
+    with pytest.raises(KafkaPrefixInUseError, match=f"with which job {FIRST} writes now"):
+        target.job(2, job=SECOND)
+    first.subtasks[late].finish()
     first.subtasks.remove(early)
-    with target.client() as client:
-        told = Sign.of(client.find(owner_name(target.prefix, str(FIRST))))
-    assert told is not None and told.mark is Mark.OWNS
-    late.finish()
     first.checkpoint()
     first.cancel()
-    # The whole job has ended, which nobody told: the next one waits as long as for a killed job.
-    monkeypatch.setattr(prefix_claims, "WATCH_SECONDS", 0.0)
-    target.job(job=SECOND).cancel()
+    # Each subtask has told of its end, so the next job waits for nothing.
+    caplog.clear()
+    target.job(2, job=SECOND).cancel()
+    assert "still runs" not in caplog.text
     target.require_exactly_once(ROWS)
 
 

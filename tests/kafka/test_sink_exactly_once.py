@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
 
 import pytest
 
@@ -161,26 +160,3 @@ def test_a_transaction_whose_time_is_over_is_a_loss_that_is_told(target: TopicUn
         job.start()
     job.kill()
     assert target.rows() == []
-
-
-def test_the_coordinator_of_a_transaction_is_killed_and_another_node_commits(tmp_path: Path) -> None:
-    with KafkaCluster.at(tmp_path / "three", 3) as cluster:
-        cluster.create_topic("rows", 2)
-        target = TopicUnderTest(cluster, "rows")
-        job = target.job(2)
-        job.write(ROWS[:20])
-        taken = job.take_checkpoint()
-        job.complete(taken)
-        job.kill()
-        # Whichever node coordinates them: commits come while one is down, and again.
-        for node in ("kafka1", "kafka2"):
-            cluster.kill(node)
-            job.start()
-            job.kill()
-            cluster.start(node)
-            cluster.wait_until_ready()
-        assert sorted(target.rows()) == ROWS[:20]
-        job.start()
-        job.write(ROWS)
-        job.end()
-        target.require_exactly_once(ROWS)

@@ -123,6 +123,7 @@ class KafkaSink(Sink[T], Generic[T]):
             FlushingKafkaWriter,
             TransactionalKafkaWriter,
         )
+        from yarrow.datastream.connectors.kafka.writing.prefix_claims import Holder
         from yarrow.datastream.connectors.kafka.writing.prefix_owner import PrefixOwner
 
         cluster = self._cluster()
@@ -135,8 +136,9 @@ class KafkaSink(Sink[T], Generic[T]):
         # The claim comes behind all that may fail before: from then on its beats go on until the writer is closed.
         writer = TransactionalKafkaWriter(settings, names, self._client, timeout_ms)
         try:
-            if context.subtask_index == 0 and self._settings.prefix != SHARED_PREFIX:
-                writer.claim_prefix(PrefixOwner(self._settings, context.job_id, context.parallelism))
+            if self._settings.prefix != SHARED_PREFIX:
+                holder = Holder(context.job_id, context.subtask_index)
+                writer.claim_prefix(PrefixOwner(self._settings, holder, context.parallelism))
             writer.abort_leftovers()
         except BaseException:
             writer.close()

@@ -12,6 +12,7 @@ import re
 import time
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
+from itertools import cycle
 from typing import Any, TypeVar
 
 from confluent_kafka import (
@@ -110,6 +111,8 @@ _LEAST_SECONDS = 0.1
 _NEW_TOPIC_SECONDS = 5.0
 #: Seconds after which a question looks whether brokers have refused the client meanwhile.
 _LOOK_SECONDS = 1.0
+#: The same for a setting, before another broker is asked.
+_SETTING_SECONDS = 3.0
 #: Errors behind which TLS may stand: brokers close a connection whose certificate they refuse.
 _TLS_ERRORS = frozenset({KafkaError._SSL, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN})
 #: The id of topics that older brokers have made: 16 bytes of 0.
@@ -328,16 +331,17 @@ class ClusterClient:
             time.sleep(pause)
 
     def broker_setting(self, name: str) -> str | None:
-        """A setting of one broker; None where this user may not see it.
+        """A setting of the first broker that answers; None where this user may not see it.
 
         Raises KafkaUnreachableError if no broker answers.
         """
         question = f"its setting {name}"
-        brokers = self._metadata(question).brokers
+        # A broker that has just died is still among them, so another one is asked next.
+        brokers = cycle(self._metadata(question).brokers)
 
         def ask(seconds: float) -> str | None:
-            resource = ConfigResource(ResourceType.BROKER, str(next(iter(brokers))))
-            answers = self._admin.describe_configs([resource], request_timeout=seconds)
+            resource = ConfigResource(ResourceType.BROKER, str(next(brokers)))
+            answers = self._admin.describe_configs([resource], request_timeout=min(seconds, _SETTING_SECONDS))
             try:
                 found = answers[resource].result()[name].value
             except KafkaException as error:

@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from socket import socket
 from typing import Any, Final, TypeVar
+from weakref import WeakSet
 
 import kafka.errors as errors
 from kafka.net.inet import KafkaNetSocket
@@ -96,6 +97,28 @@ class _TokenProvider(AbstractTokenProvider):  # type: ignore[misc]
         return self._token.extensions()
 
 
+class _Network(NetworkSelector):  # type: ignore[misc]
+    """The connections of one client.
+
+    When a broker dies, the library may take the former connection for the new one, and forget the latter. So all
+    sockets are closed at the end.
+    """
+
+    def __init__(self, **configuration: Any) -> None:
+        super().__init__(**configuration)
+        self._sockets: WeakSet[socket] = WeakSet()
+
+    def keep(self, connected: socket) -> None:
+        """Close the socket with the others."""
+        self._sockets.add(connected)
+
+    def close(self) -> None:
+        """Release everything. The thread of the connections has ended before."""
+        super().close()
+        for connected in list(self._sockets):
+            connected.close()
+
+
 class _ClosedWhenRefused(KafkaNetSocket):  # type: ignore[misc]
     """Connects as the library does, without a proxy, and closes the socket if that fails or is given up.
 
@@ -105,13 +128,14 @@ class _ClosedWhenRefused(KafkaNetSocket):  # type: ignore[misc]
     SCHEMES = ("yarrow-direct",)
 
     async def sock_connect(
-        self, net: NetworkSelector, sock: socket, sockaddr: Any, timeout_at: float | None = None
+        self, net: _Network, sock: socket, sockaddr: Any, timeout_at: float | None = None
     ) -> socket:
         try:
             connected: socket = await super().sock_connect(net, sock, sockaddr, timeout_at=timeout_at)
         except BaseException:
             sock.close()
             raise
+        net.keep(connected)
         return connected
 
 
@@ -354,7 +378,7 @@ class TransactionClient:
             # Now: an error of the endpoint would be lost in the library's thread.
             self._token.value()
             configuration["sasl_oauth_token_provider"] = _TokenProvider(self._token)
-        self._net = NetworkSelector(**configuration)
+        self._net = _Network(**configuration)
         self._manager = KafkaConnectionManager(self._net, **configuration)
         self._net.start()
         self._manager.bootstrap(1000 * self._timeout)

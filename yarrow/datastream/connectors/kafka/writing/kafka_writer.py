@@ -75,7 +75,7 @@ class TransactionalKafkaWriter(SinkWriter[Any]):
         self._names = names
         self._client = client
         self._timeout_ms = timeout_ms
-        #: The claim of the job on its prefix; None = another subtask keeps it, or there is none.
+        #: The part of this subtask in the job's claim on its prefix; None = the prefix belongs to all jobs.
         self._owner: PrefixOwner | None = None
         self._opener = ThreadPoolExecutor(1, thread_name_prefix="kafka transaction")
         #: Transactions that were prepared and not handed over.
@@ -90,7 +90,7 @@ class TransactionalKafkaWriter(SinkWriter[Any]):
         self._metrics = ProducerMetrics()
 
     def claim_prefix(self, owner: PrefixOwner) -> None:
-        """Claim the prefix for the job, and keep it until `close`. Raises KafkaPrefixInUseError."""
+        """Claim the prefix for the job, or keep it with the others, until `close`. Raises KafkaPrefixInUseError."""
         self._owner = owner
         owner.claim(self._client)
 
@@ -132,8 +132,6 @@ class TransactionalKafkaWriter(SinkWriter[Any]):
         return self._producer
 
     def flush(self, end_of_input: bool) -> None:
-        if end_of_input and self._owner is not None:
-            self._owner.input_ended()
         if self._name is None:
             return
         producer = self._take_client()

@@ -2,16 +2,17 @@
 
 Owner: the task's thread, while a sink starts. Pure: it takes what brokers tell, with times, and asks nobody.
 
-Each job with the prefix has a name of its own on the brokers, under which it never writes: `<prefix>-owner-<job id>`. A
-living job gives its name the next epoch at intervals: a beat. The time-out that it asks for with a beat means nothing
-to brokers. It tells what the job says of itself (docs/design/0051-owners-of-transaction-prefixes.md).
+Each subtask of a sink with the prefix has a name of its own on the brokers, under which it never writes:
+`<prefix>-owner-<job id>` the first one, and the others with `-<subtask>` behind it. A living subtask gives its name the
+next epoch at intervals: a beat. The time-out that it asks for with a beat means nothing to brokers. It tells what the
+subtask says of its job (docs/design/0051-owners-of-transaction-prefixes.md).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 if TYPE_CHECKING:
     from yarrow.datastream.connectors.kafka.cluster.end_transaction import TransactionFacts
@@ -26,21 +27,28 @@ _JOB_ID_DIGITS: Final = frozenset("0123456789abcdef")
 _JOB_ID_LENGTH: Final = 32
 
 
-class Mark(IntEnum):
-    """What a job says of itself: the time-out of its name, in ms."""
+class Holder(NamedTuple):
+    """A subtask of a job that has the prefix, or claims it. Sinks of one job that share a prefix share holders."""
 
-    #: It looks whether other jobs have the prefix.
+    job_id: str
+    subtask: int = 0
+
+
+class Mark(IntEnum):
+    """What a holder says of its job: the time-out of its name, in ms."""
+
+    #: It looks whether other jobs have the prefix. The first subtask alone says so.
     CLAIMS = 1001
     #: It has the prefix.
     OWNS = 1002
-    #: It has had the prefix, and may begin again: an attempt of it ended.
+    #: It has had the prefix, and may begin again: this subtask has ended.
     RELEASED = 1003
     #: It never had the prefix.
     WITHDRAWN = 1004
 
     @property
     def is_living(self) -> bool:
-        """Whether the job beats, unless it was killed."""
+        """Whether the holder beats, unless it was killed."""
         return self in {Mark.CLAIMS, Mark.OWNS}
 
     @property
@@ -50,13 +58,13 @@ class Mark(IntEnum):
 
     @property
     def of_dead(self) -> Mark:
-        """The mark that others give the name of a job with this mark, if it was killed."""
+        """The mark that others give the name of a holder with this mark, if it was killed."""
         return Mark.RELEASED if self.had_prefix else Mark.WITHDRAWN
 
 
 @dataclass(frozen=True, slots=True)
 class Sign:
-    """The name of a job, as the coordinator tells it: each beat makes another one."""
+    """The name of a holder, as the coordinator tells it: each beat makes another one."""
 
     mark: Mark
     producer_id: int
@@ -70,25 +78,30 @@ class Sign:
         return cls(Mark(facts.timeout_ms), facts.producer_id, facts.producer_epoch)
 
 
-def owner_name(prefix: str, job_id: str) -> str:
-    """The name of a job with this prefix."""
-    return f"{owners_prefix(prefix)}{job_id}"
+def owner_name(prefix: str, holder: Holder) -> str:
+    """The name of a holder of this prefix."""
+    name = f"{owners_prefix(prefix)}{holder.job_id}"
+    return f"{name}-{holder.subtask}" if holder.subtask else name
 
 
 def owners_prefix(prefix: str) -> str:
-    """How the names of all jobs with this prefix begin."""
+    """How the names of all holders of this prefix begin."""
     return f"{prefix}-owner-"
 
 
-def job_of(prefix: str, name: str) -> str | None:
-    """The id of the job that has the name; None = it is no such name."""
-    job_id = name.removeprefix(owners_prefix(prefix))
-    return job_id if len(job_id) == _JOB_ID_LENGTH and _JOB_ID_DIGITS.issuperset(job_id) else None
+def holder_of(prefix: str, name: str) -> Holder | None:
+    """Whose name it is; None = it is no such name."""
+    job_id, _, subtask = name.removeprefix(owners_prefix(prefix)).partition("-")
+    is_job = len(job_id) == _JOB_ID_LENGTH and _JOB_ID_DIGITS.issuperset(job_id)
+    if not is_job or not (subtask.isdecimal() or not subtask):
+        return None
+    holder = Holder(job_id, int(subtask or 0))
+    return holder if owner_name(prefix, holder) == name else None
 
 
 @dataclass(slots=True)
 class _Watched:
-    """Another job that lived at the first look, as far as brokers knew."""
+    """A holder of another job that lived at the first look, as far as brokers knew."""
 
     #: What the last look has told.
     sign: Sign
@@ -106,30 +119,31 @@ class _Watched:
 class PrefixWatch:
     """Watches the names of other jobs, until one is seen to live or none can be alive any more.
 
-    Each job has a clock of its own, which begins behind the first look at it. So slow looks take no time from a watch.
+    A job lives while one of its holders does. Each holder has a clock of its own, which begins behind the first look at
+    it. So slow looks take no time from a watch.
     """
 
     def __init__(self, job_id: str) -> None:
         self._job_id = job_id
-        self._jobs: dict[str, _Watched] = {}
+        self._holders: dict[Holder, _Watched] = {}
 
     @property
-    def watched(self) -> list[str]:
-        """Ids of the jobs that may live or come back."""
-        return sorted(self._jobs)
+    def watched(self) -> list[Holder]:
+        """Those of other jobs that may live or come back."""
+        return sorted(self._holders)
 
-    def saw(self, job_id: str, sign: Sign | None, asked: float, answered: float) -> None:
-        """Take what the coordinator tells of another job, with the seconds of question and answer.
+    def saw(self, holder: Holder, sign: Sign | None, asked: float, answered: float) -> None:
+        """Take what the coordinator tells of a holder of another job, with the seconds of question and answer.
 
-        A job that says RELEASED while it is watched may have another attempt, or another sink. It is looked at again.
+        One that says RELEASED while it is watched may have another attempt, or another sink. It is looked at again.
         """
         if sign is None or sign.mark is Mark.WITHDRAWN:
-            self._jobs.pop(job_id, None)
+            self._holders.pop(holder, None)
             return
-        known = self._jobs.get(job_id)
+        known = self._holders.get(holder)
         if known is None:
             if sign.mark.is_living:
-                self._jobs[job_id] = _Watched(sign, answered, asked)
+                self._holders[holder] = _Watched(sign, answered, asked)
             return
         if sign != known.sign and sign.mark.is_living:
             known.beats += 1
@@ -140,20 +154,20 @@ class PrefixWatch:
 
         Of two jobs that claim it at the same time, the one with the smaller id gets it.
         """
-        for job_id, job in sorted(self._jobs.items()):
-            lives = job.may_live and job.beats >= _BEATS_OF_LIVING
-            if lives and (job.sign.mark is Mark.OWNS or job_id < self._job_id):
-                return job_id
+        for holder, known in sorted(self._holders.items()):
+            lives = known.may_live and known.beats >= _BEATS_OF_LIVING
+            if lives and (known.sign.mark is Mark.OWNS or holder.job_id < self._job_id):
+                return holder.job_id
         return None
 
     def is_over(self) -> bool:
-        """Whether each watched job was looked at for the whole time."""
-        return all(job.looked - job.since >= WATCH_SECONDS for job in self._jobs.values())
+        """Whether each watched holder was looked at for the whole time."""
+        return all(known.looked - known.since >= WATCH_SECONDS for known in self._holders.values())
 
-    def dead(self) -> dict[str, Mark]:
-        """Jobs that never made a beat, with the marks that later jobs shall find: they need not watch them again."""
+    def dead(self) -> dict[Holder, Mark]:
+        """Those that never made a beat, with the marks that later jobs shall find: they need not watch them again."""
         return {
-            job_id: job.sign.mark.of_dead
-            for job_id, job in self._jobs.items()
-            if job.may_live and not job.beats
+            holder: known.sign.mark.of_dead
+            for holder, known in self._holders.items()
+            if known.may_live and not known.beats
         }

@@ -1,8 +1,8 @@
 """PrefixOwner: keeps the prefix of a sink's transactions for its job, so that another living job is refused.
 
-Owner: the task's thread of the sink's first subtask, which claims and closes. A thread of its own beats, with a
-connection of its own, so that no broker and no row delays a beat. A beat that fails is tried again with the next one:
-nothing of a job depends on it. Must not write records or end transactions.
+Owner: the task's thread. That of the sink's first subtask claims the prefix. Each subtask has a thread of its own that
+beats, with a connection of its own, so that no broker and no row delays a beat. A beat that fails is tried again with
+the next one: nothing of a job depends on it. Must not write records or end transactions.
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ from yarrow.datastream.connectors.kafka.cluster.kafka_errors import (
 from yarrow.datastream.connectors.kafka.writing.prefix_claims import (
     BEAT_SECONDS,
     WATCH_SECONDS,
+    Holder,
     Mark,
     PrefixWatch,
     Sign,
-    job_of,
+    holder_of,
     owner_name,
     owners_prefix,
 )
@@ -32,7 +33,7 @@ from yarrow.runtime.common.clock import perf_counter
 
 _LOG = logging.getLogger(__name__)
 
-#: Seconds between two looks at the names of other jobs.
+#: Seconds between two looks at the names of other jobs, or at that of the first subtask.
 _LOOK_SECONDS: Final = 0.5
 #: Names that one question asks for.
 _NAMES_OF_QUESTION: Final = 1000
@@ -43,49 +44,64 @@ _RELEASE_SECONDS: Final = 2.0
 
 
 class PrefixOwner:
-    """The claim of one job on the prefix of its sink."""
+    """The part of one subtask in its job's claim on the prefix of the sink."""
 
-    def __init__(self, settings: KafkaSinkSettings, job_id: str, parallelism: int) -> None:
+    def __init__(self, settings: KafkaSinkSettings, holder: Holder, parallelism: int) -> None:
         """`parallelism`: how many subtasks the sink has."""
         assert settings.prefix is not None
         self._settings = settings
         self._prefix = settings.prefix
-        self._job_id = job_id
+        self._holder = holder
+        self._job_id = holder.job_id
         self._parallelism = parallelism
-        self._name = owner_name(self._prefix, job_id)
+        self._name = owner_name(self._prefix, holder)
+        #: The job has the prefix. A subtask that is not the first one does not know at first.
+        self._holds = False
         self._ended = threading.Event()
         #: When the job said last that it claims the prefix, in seconds.
         self._claimed = 0.0
-        #: False = nothing is told at the end: others of the job may write, or a test stands for SIGKILL.
+        #: False = nothing is told at the end: a test stands for SIGKILL.
         self._releases = True
         self._thread = threading.Thread(target=self._run, name="kafka prefix owner", daemon=True)
 
     def claim(self, client: TransactionClient) -> None:
         """Take the prefix, and beat from now on.
 
-        An attempt of a job that has had the prefix gets it at once. Another one waits up to WATCH_SECONDS if the
-        brokers know of a job that did not end in order. Raises KafkaPrefixInUseError if that job lives, and
-        KafkaTransactionError if brokers do not answer.
+        The first subtask takes the prefix for the job; the thread of another one waits for that. An attempt of a job
+        that has had the prefix gets it at once. Another one waits up to WATCH_SECONDS if the brokers know of a job that
+        did not end in order. Raises KafkaPrefixInUseError if that job lives, and KafkaTransactionError if brokers do
+        not answer.
         """
-        own = Sign.of(client.find(self._name))
-        if own is None or not own.mark.had_prefix:
-            self._watch_others(client)
-        client.register(self._name, Mark.OWNS)
+        if self._holder.subtask == 0:
+            own = Sign.of(client.find(self._name))
+            if own is None or not own.mark.had_prefix:
+                self._watch_others(client)
+            else:
+                self._forget_surplus(client)
+            client.register(self._name, Mark.OWNS)
+            self._holds = True
         self._thread.start()
+
+    def _forget_surplus(self, client: TransactionClient) -> None:
+        """Tell that subtasks have ended which an earlier attempt had, and which the sink does not have any more."""
+        for name in client.listed(owner_name(self._prefix, Holder(self._job_id)), EMPTY):
+            holder = holder_of(self._prefix, name)
+            if holder is not None and holder.subtask >= self._parallelism:
+                client.register(name, Mark.RELEASED)
 
     def _watch_others(self, client: TransactionClient) -> None:
         # The claim comes before the first look: of two jobs that claim at the same time, one sees the other.
         self._claim_again(client)
         names = client.listed(owners_prefix(self._prefix), EMPTY)
-        others = {job for name in names if (job := job_of(self._prefix, name)) is not None} - {self._job_id}
+        holders = sorted(holder for name in names if (holder := holder_of(self._prefix, name)) is not None)
         watch = PrefixWatch(self._job_id)
-        self._look(client, watch, sorted(others))
+        self._look(client, watch, [holder for holder in holders if holder.job_id != self._job_id])
         if watch.watched:
             _LOG.warning(
                 "The sink waits up to %.0f s to see whether %s with its transactional id prefix %r still runs."
                 " The brokers were not told of its end",
                 WATCH_SECONDS,
-                " or ".join(f"job {job}" for job in watch.watched),
+                " or ".join(f"job {job}" for job in sorted({holder.job_id for holder in watch.watched})),
                 self._prefix,
             )
         while not watch.is_over():
@@ -94,20 +110,20 @@ class PrefixOwner:
             if (owner := watch.owner()) is not None:
                 client.register(self._name, Mark.WITHDRAWN)
                 raise KafkaPrefixInUseError(self._refusal(owner))
-        for job, mark in watch.dead().items():
-            client.register(owner_name(self._prefix, job), mark)
+        for holder, mark in watch.dead().items():
+            client.register(owner_name(self._prefix, holder), mark)
 
-    def _look(self, client: TransactionClient, watch: PrefixWatch, jobs: Sequence[str]) -> None:
-        """Show the watch what brokers know of these jobs. Those of the last days may be thousands."""
-        for begin in range(0, len(jobs), _NAMES_OF_QUESTION):
-            some = jobs[begin : begin + _NAMES_OF_QUESTION]
+    def _look(self, client: TransactionClient, watch: PrefixWatch, holders: Sequence[Holder]) -> None:
+        """Show the watch what brokers know of these holders. Those of the last days may be thousands."""
+        for begin in range(0, len(holders), _NAMES_OF_QUESTION):
+            some = holders[begin : begin + _NAMES_OF_QUESTION]
             if perf_counter() - self._claimed >= BEAT_SECONDS:
                 self._claim_again(client)
             asked = perf_counter()
-            found = client.find_all([owner_name(self._prefix, job) for job in some])
+            found = client.find_all([owner_name(self._prefix, holder) for holder in some])
             answered = perf_counter()
-            for job in some:
-                watch.saw(job, Sign.of(found.get(owner_name(self._prefix, job))), asked, answered)
+            for holder in some:
+                watch.saw(holder, Sign.of(found.get(owner_name(self._prefix, holder))), asked, answered)
 
     def _claim_again(self, client: TransactionClient) -> None:
         self._claimed = perf_counter()
@@ -125,10 +141,12 @@ class PrefixOwner:
     def _run(self) -> None:
         client = TransactionClient(self._settings.producer, self._settings.properties, _ANSWER_SECONDS)
         fails = False
+        pause = BEAT_SECONDS if self._holds else 0.0
         try:
-            while not self._ended.wait(BEAT_SECONDS):
+            while not self._ended.wait(pause):
                 fails = self._beat(client, Mark.OWNS, told=fails)
-            if self._releases:
+                pause = BEAT_SECONDS if self._holds else _LOOK_SECONDS
+            if self._releases and self._holds:
                 self._beat(client, Mark.RELEASED, told=fails)
         finally:
             client.close()
@@ -136,7 +154,11 @@ class PrefixOwner:
     def _beat(self, client: TransactionClient, mark: Mark, *, told: bool) -> bool:
         """Tell the brokers; True if that failed. `told`: the log has the failure already."""
         try:
-            client.register(self._name, mark)
+            if not self._holds:
+                first = Sign.of(client.find(owner_name(self._prefix, Holder(self._job_id))))
+                self._holds = first is not None and first.mark.had_prefix
+            if self._holds:
+                client.register(self._name, mark)
         except Exception as error:
             # Also what no request should raise: a thread that ends here would end the claim in silence.
             if not told:
@@ -149,16 +171,8 @@ class PrefixOwner:
             return True
         return False
 
-    def input_ended(self) -> None:
-        """Hear that this subtask has no more rows. The other subtasks may go on, and nobody tells when they end.
-
-        So the end of this subtask is not the end of the claim: the brokers are told nothing. The next job waits once.
-        """
-        if self._parallelism > 1:
-            self._releases = False
-
     def close(self) -> None:
-        """Tell the brokers that this attempt has ended, as far as it has and they answer soon."""
+        """Tell the brokers that this subtask has ended, if they answer soon. The others keep the prefix."""
         self._ended.set()
         if self._thread.ident is not None:
             self._thread.join(_RELEASE_SECONDS)

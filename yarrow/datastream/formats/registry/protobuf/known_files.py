@@ -23,7 +23,8 @@ def _notes() -> str:
     return (
         'syntax = "proto3";\npackage confluent;\nimport "google/protobuf/descriptor.proto";\n'
         "message Meta {\n"
-        "  string doc = 1;\n  map<string, string> params = 2;\n  repeated string tags = 3;\n  repeated Rule rules = 4;\n"
+        "  string doc = 1;\n  map<string, string> params = 2;\n"
+        "  repeated string tags = 3;\n  repeated Rule rules = 4;\n"
         "}\n"
         "message Rule { string name = 1; string doc = 2; string expr = 3; string sql = 4; }\n" + options
     )

@@ -6,6 +6,7 @@ The requests are kept in a list here. What brokers make of them is shown by test
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Sequence
 from itertools import pairwise
 from types import SimpleNamespace
@@ -24,7 +25,7 @@ from yarrow.datastream.connectors.kafka.cluster.kafka_errors import (
 )
 from yarrow.datastream.connectors.kafka.writing import prefix_owner
 from yarrow.datastream.connectors.kafka.writing.kafka_writer import TransactionalKafkaWriter
-from yarrow.datastream.connectors.kafka.writing.prefix_claims import Mark, owner_name, owners_prefix
+from yarrow.datastream.connectors.kafka.writing.prefix_claims import Holder, Mark, owner_name, owners_prefix
 from yarrow.datastream.connectors.kafka.writing.prefix_owner import PrefixOwner
 from yarrow.datastream.connectors.kafka.writing.record_serialization import Encode
 from yarrow.datastream.connectors.kafka.writing.sink_settings import KafkaSinkSettings
@@ -93,7 +94,7 @@ class SlowNames(TransactionClient):
         self.largest = 0
 
     def register(self, name: str, timeout_ms: int) -> None:
-        assert name == owner_name("p", OWN)
+        assert name == owner_name("p", Holder(OWN))
         if timeout_ms == Mark.CLAIMS:
             self.claims.append(self.now)
 
@@ -121,10 +122,10 @@ class SlowNames(TransactionClient):
 
 
 def test_an_owner_is_found_among_thousands_of_former_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
-    signs = {owner_name("p", f"{number:032x}"): Mark.RELEASED for number in range(5000)}
+    signs = {owner_name("p", Holder(f"{number:032x}")): Mark.RELEASED for number in range(5000)}
     living = "e" * 32
-    names = SlowNames({**signs, owner_name("p", living): Mark.OWNS}, 3.0)
-    owner = PrefixOwner(sink_settings(), OWN, 1)
+    names = SlowNames({**signs, owner_name("p", Holder(living)): Mark.OWNS}, 3.0)
+    owner = PrefixOwner(sink_settings(), Holder(OWN), 1)
     monkeypatch.setattr(prefix_owner, "perf_counter", lambda: names.now)
     monkeypatch.setattr(owner, "_ended", names)
     with pytest.raises(
@@ -166,7 +167,8 @@ def test_beats_go_on_behind_any_error_and_end_with_the_connection(
 ) -> None:
     monkeypatch.setattr(prefix_owner, "TransactionClient", Beats)
     monkeypatch.setattr(prefix_owner, "BEAT_SECONDS", 0.001)
-    owner = PrefixOwner(sink_settings(), OWN, 1)
+    owner = PrefixOwner(sink_settings(), Holder(OWN), 1)
+    owner._holds = True
     owner._thread.start()
     assert Beats.goes_on.wait(60)
     owner.close()
@@ -177,41 +179,94 @@ def test_beats_go_on_behind_any_error_and_end_with_the_connection(
 
 
 class Told(TransactionClient):
-    """Keeps what brokers are told. The job has had the prefix before."""
+    """Keeps what brokers are told, by name, and tells the last mark of each name."""
 
     def __init__(self) -> None:
-        self.marks: list[int] = []
+        self.marks: dict[str, list[int]] = {}
+        self.asked = threading.Event()
 
     def find(self, name: str) -> TransactionFacts | None:
-        return TransactionFacts("Empty", 7, 0, Mark.OWNS)
+        self.asked.set()
+        known = self.marks.get(name)
+        return None if known is None else TransactionFacts("Empty", 7, 0, known[-1])
+
+    def find_all(self, names: Sequence[str]) -> dict[str, TransactionFacts]:
+        return {name: facts for name in names if (facts := self.find(name)) is not None}
+
+    def listed(self, prefix: str, *states: str) -> list[str]:
+        return sorted(name for name in self.marks if name.startswith(prefix))
 
     def register(self, name: str, timeout_ms: int) -> None:
-        self.marks.append(timeout_ms)
+        self.marks.setdefault(name, []).append(timeout_ms)
 
     def close(self) -> None:
         """Nothing is open."""
 
 
-@pytest.mark.parametrize(
-    ("parallelism", "input_ends", "told"),
-    [
-        (2, True, [Mark.OWNS]),
-        # Cancelled or failed: all subtasks end.
-        (2, False, [Mark.OWNS, Mark.RELEASED]),
-        # Nobody else writes.
-        (1, True, [Mark.OWNS, Mark.RELEASED]),
-    ],
-)
-def test_the_end_of_one_subtasks_input_is_no_end_of_the_claim(
-    monkeypatch: pytest.MonkeyPatch, parallelism: int, input_ends: bool, told: list[Mark]
-) -> None:
+def name_of(subtask: int) -> str:
+    return owner_name("p", Holder(OWN, subtask))
+
+
+def until(client: Told, name: str, mark: Mark) -> None:
+    """Wait until the brokers were told so."""
+    deadline = time.monotonic() + 60
+    while client.marks.get(name, [])[-1:] != [mark]:
+        assert time.monotonic() < deadline, f"told: {client.marks}"
+        time.sleep(0.01)
+
+
+@pytest.fixture
+def brokers(monkeypatch: pytest.MonkeyPatch) -> Told:
     client = Told()
     monkeypatch.setattr(prefix_owner, "TransactionClient", lambda *settings: client)
+    monkeypatch.setattr(prefix_owner, "_LOOK_SECONDS", 0.001)
+    return client
+
+
+def test_each_subtask_keeps_the_prefix_until_it_ends_itself(brokers: Told) -> None:
+    owners = [PrefixOwner(sink_settings(), Holder(OWN, subtask), 2) for subtask in range(2)]
+    # The second subtask waits for the first one.
+    owners[1].claim(brokers)
+    assert brokers.asked.wait(60)
+    assert brokers.marks == {}
+    owners[0].claim(brokers)
+    assert brokers.marks[name_of(0)] == [Mark.CLAIMS, Mark.OWNS]
+    until(brokers, name_of(1), Mark.OWNS)
+    owners[0].close()
+    until(brokers, name_of(0), Mark.RELEASED)
+    assert brokers.marks[name_of(1)] == [Mark.OWNS]
+    owners[1].close()
+    until(brokers, name_of(1), Mark.RELEASED)
+
+
+def test_a_subtask_that_ends_before_the_claim_tells_nothing(brokers: Told) -> None:
+    owner = PrefixOwner(sink_settings(), Holder(OWN, 1), 2)
+    owner.claim(brokers)
+    assert brokers.asked.wait(60)
+    owner.close()
+    owner._thread.join(60)
+    assert not owner._thread.is_alive() and brokers.marks == {}
+
+
+def test_subtasks_that_a_smaller_sink_lacks_hold_nothing_any_more(brokers: Told) -> None:
+    """They were killed, so nobody else tells of their end."""
+    other = owner_name("p", Holder("e" * 32, 5))
+    brokers.marks = {name_of(subtask): [Mark.OWNS] for subtask in range(4)} | {other: [Mark.OWNS]}
+    owner = PrefixOwner(sink_settings(), Holder(OWN), 2)
+    owner.claim(brokers)
+    assert [brokers.marks[name_of(subtask)][-1] for subtask in range(4)] == [1002, 1002, 1003, 1003]
+    assert brokers.marks[other] == [Mark.OWNS]
+    owner.close()
+
+
+@pytest.mark.parametrize("input_ends", [True, False])
+def test_a_writer_keeps_the_prefix_until_it_is_closed(brokers: Told, input_ends: bool) -> None:
+    """A cancelled or failed subtask ends as one whose input has ended."""
+    brokers.marks[name_of(0)] = [Mark.RELEASED]
     names: Any = SimpleNamespace()
-    writer = TransactionalKafkaWriter(sink_settings(NoRows()), names, client, 60_000)
-    writer.claim_prefix(PrefixOwner(sink_settings(), OWN, parallelism))
-    writer.flush(False)
-    if input_ends:
-        writer.flush(True)
+    writer = TransactionalKafkaWriter(sink_settings(NoRows()), names, brokers, 60_000)
+    writer.claim_prefix(PrefixOwner(sink_settings(), Holder(OWN), 1))
+    writer.flush(input_ends)
+    assert brokers.marks[name_of(0)] == [Mark.RELEASED, Mark.OWNS]
     writer.close()
-    assert client.marks == told
+    until(brokers, name_of(0), Mark.RELEASED)
