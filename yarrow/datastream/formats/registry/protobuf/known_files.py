@@ -1,7 +1,7 @@
 """Files that Confluent's registry and serializers know: a schema may import them without a reference.
 
-Owner: any thread; plain values. Numbers, names and types of fields are the public format of these files, as the package
-confluent-kafka has them in its descriptors; the texts are Yarrow's own. Must not run a compiler.
+Owner: any thread; plain values. Numbers, names and types of fields are the public format of these files, and the
+descriptors in the package confluent-kafka tell them. The texts are Yarrow's own. Must not run a compiler.
 """
 
 from __future__ import annotations

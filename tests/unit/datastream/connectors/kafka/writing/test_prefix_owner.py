@@ -251,7 +251,8 @@ def test_a_subtask_that_ends_before_the_claim_tells_nothing(brokers: Told) -> No
 def test_subtasks_that_a_smaller_sink_lacks_hold_nothing_any_more(brokers: Told) -> None:
     """They were killed, so nobody else tells of their end."""
     other = owner_name("p", Holder("e" * 32, 5))
-    brokers.marks = {name_of(subtask): [Mark.OWNS] for subtask in range(4)} | {other: [Mark.OWNS]}
+    for name in (*map(name_of, range(4)), other):
+        brokers.register(name, Mark.OWNS)
     owner = PrefixOwner(sink_settings(), Holder(OWN), 2)
     owner.claim(brokers)
     assert [brokers.marks[name_of(subtask)][-1] for subtask in range(4)] == [1002, 1002, 1003, 1003]
