@@ -3,8 +3,8 @@
 Owner: the task's thread, while a sink starts. Pure: it takes what brokers tell, with times, and asks nobody.
 
 Each subtask of a sink with the prefix has a name of its own on the brokers, under which it never writes. The first one
-has `<prefix>-owner-<job id>`, and the others have `-<subtask>` behind it. A living subtask gives its name the next epoch
-at intervals: a beat. The time-out that it asks for with a beat means nothing to brokers. It tells what the
+has `<prefix>-owner-<job id>`, and the others have `-<subtask>` behind it. A living subtask gives its name the next
+epoch at intervals: a beat. The time-out that it asks for with a beat means nothing to brokers. It tells what the
 subtask says of its job (docs/design/0051-owners-of-transaction-prefixes.md).
 """
 

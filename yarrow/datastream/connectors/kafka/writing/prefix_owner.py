@@ -1,8 +1,8 @@
 """PrefixOwner: keeps the prefix of a sink's transactions for its job, so that another living job is refused.
 
-Owner: the task's thread. That of the sink's first subtask claims the prefix. A thread of each
-subtask beats, over a connection of its own, so that no broker and no row delays a beat. A beat that fails is tried again with
-the next one: nothing of a job depends on it. Must not write records or end transactions.
+Owner: the task's thread. That of the sink's first subtask claims the prefix. A thread of each subtask beats, over a
+connection of its own, so that no broker and no row delays a beat. A beat that fails is tried again with the next one:
+nothing of a job depends on it. Must not write records or end transactions.
 """
 
 from __future__ import annotations
