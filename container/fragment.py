@@ -49,6 +49,7 @@ from yarrow.runtime.common.ids import (
     ResourceID,
     WorkerID,
 )
+from yarrow.runtime.config.options import pipeline
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.data.checkpoint_options import CheckpointLocation, CheckpointOptions, SnapshotKind
 from yarrow.runtime.data.elements import ArrowBatch, CheckpointBarrier, RowBatch, StreamElement
@@ -246,6 +247,7 @@ class Fragment:
             [partition for partition in partitions if isinstance(partition, ResultPartition)],
             lambda partition: graph.vertex(partition.edge.target).max_parallelism,
             operators[0].context.environment.object_reuse,
+            inlines=operators[0].context.environment.settings.get(pipeline.INLINE_FUNCTIONS),
         )
         stamped = any(operator.stamps_rows for operator in operators)
         found = []

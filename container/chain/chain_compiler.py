@@ -1,9 +1,9 @@
 """ChainCompiler: compiles the row part of a chain to one generated function that loops once over a chunk.
 
 Owner: the task thread, before the first record. Built from operator shapes alone; user functions are bound
-objects that the loop calls once a record. Behind an operator come exchange buffers first (they hold fixed
-values), then chained operators. Each of these but the last gets a copy of mutable values. The last one gets a
-copy too if state may hold the value.
+objects that the loop calls once a record, or formulas that it computes. Behind an operator come exchange buffers
+first (they hold fixed values), then chained operators. Each of these but the last gets a copy of mutable values.
+The last one gets a copy too if state may hold the value.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from yarrow.common.typeinfo import TypeInformation
 from yarrow.container.chain.routing import generate_partition
 from yarrow.container.codegen.code_writer import CodeWriter, CompiledCode
 from yarrow.container.codegen.freezing import generate_fixed, needs_fixing
+from yarrow.container.codegen.inlining.functions import is_traced
 from yarrow.container.codegen.naming import generate_named
 from yarrow.container.network.result_partition import ResultPartition
 from yarrow.container.operators.base import Emit, Operator, RowOperator, declared_type
@@ -38,12 +39,16 @@ class ChainCompiler:
         partitions: Sequence[ResultPartition],
         target_max_parallelism: Callable[[ResultPartition], int],
         object_reuse: bool,
+        *,
+        inlines: bool = False,
     ) -> None:
+        """`inlines`: small functions of the user's are written into the loops."""
         self._vertex = vertex
         self._operators = operators
         self._partitions = partitions
         self._target_max_parallelism = target_max_parallelism
         self._object_reuse = object_reuse
+        self._inlines = inlines
         self._types = [declared_type(descriptor.output_type) for descriptor in vertex.operators]
         #: Rows that reached an operator, if the loop has to count them.
         self.counts: dict[int, list[int]] = {}
@@ -76,7 +81,8 @@ class ChainCompiler:
     def _compile(
         self, name: str, start: Callable[[CodeWriter, str, str | None], None], with_timestamps: bool
     ) -> CompiledCode:
-        code = CodeWriter()
+        # Breakpoints and coverage need calls.
+        code = CodeWriter(inlines=self._inlines and not is_traced())
         value = code.fresh("v")
         if with_timestamps:
             timestamp = code.fresh("t")

@@ -69,7 +69,8 @@ class ChainLoops:
         except OperatorFailure:
             raise
         except BaseException as error:  # user code may raise anything, SystemExit included
-            raise self._explain(error, code) from error
+            failure = self._explain(error, code)
+            raise failure from failure.cause
 
     def read_ahead(self, input_index: int, rows: Sequence[Any]) -> bool:
         """Reads state at once for the next rows; False if the loop cannot do that, or has not run yet."""
@@ -91,7 +92,7 @@ class ChainLoops:
             owner, variable = code.owner_of_line(found[1]) or (0, "v0")
             if variable in found[2]:
                 record = short_record(found[2][variable])
-        return OperatorFailure(self._operators[owner].name, record, error)
+        return OperatorFailure(self._operators[owner].name, record, code.inlined_calls.told(error))
 
     def operator_at(self, file_name: str, line: int) -> Operator | None:
         """The operator of a line in a generated function; None if the line belongs to no operator."""

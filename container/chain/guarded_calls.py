@@ -54,7 +54,8 @@ class GuardedCall(NamedTuple):
             code.line(f"{held} = False")
         elif not self.gives_one:
             code.line(f"{held} = []")
-        with code.block("try:"):
+        # A letter has the lines of the function in its traceback.
+        with code.block("try:"), code.calling():
             call(lambda result, stamp: self._hold(code, held, result, (stamp, timestamp)))
         error = code.fresh("e")
         with code.block(f"except {code.bind_as('Exception', Exception)} as {error}:"):

@@ -39,6 +39,7 @@ from yarrow.container.protocol.failure import OperatorFailure
 from yarrow.container.state.backend import KeyedStateBackend
 from yarrow.datastream.connectors.dead_letters import DEAD_LETTERS
 from yarrow.runtime.common.ids import OperatorID
+from yarrow.runtime.config.options import pipeline
 from yarrow.runtime.data.checkpoint_options import CheckpointOptions
 from yarrow.runtime.data.elements import MIN_TIMESTAMP, ArrowBatch
 from yarrow.runtime.graph.job_graph import JobVertex
@@ -70,7 +71,12 @@ class OperatorChain:
             for descriptor in vertex.operators
         )
         self._compiler = ChainCompiler(
-            vertex, self.operators, row_partitions, target_max_parallelism, environment.object_reuse
+            vertex,
+            self.operators,
+            row_partitions,
+            target_max_parallelism,
+            environment.object_reuse,
+            inlines=environment.settings.get(pipeline.INLINE_FUNCTIONS),
         )
         self._bulk = [
             (index, operator)

@@ -15,6 +15,7 @@ from typing import Any, Generic, TypeVar
 from yarrow.common.typeinfo import TypeInformation
 from yarrow.container.codegen.code_writer import CodeWriter
 from yarrow.container.codegen.freezing import generate_fixed
+from yarrow.container.codegen.user_calls import generate_call
 from yarrow.container.codegen.user_functions import load_function, method_of
 from yarrow.container.network.result_partition import ResultPartition
 from yarrow.container.protocol.failure import short_record
@@ -187,7 +188,9 @@ def _generate_target(
         partition_function = method_of(load_function(spec.function, name), "partition", name)
         custom = CustomTargets(targets, partition_function, name)
         selector = method_of(load_function(spec.key_selector, name), "get_key", name)
-        return f"{code.bind('target', custom.target)}({code.bind('key', selector)}({value}))"
+        custom_key = code.fresh("k")
+        generate_call(code, "key", selector, [value], custom_key)
+        return f"{code.bind('target', custom.target)}({custom_key})"
     if _goes_to_first(partition):
         return code.bind("out", targets[0])
     if spec.kind is PartitionerKind.SHUFFLE:
@@ -229,7 +232,7 @@ def _generate_key_target(
     router = KeyTargets(targets, max_parallelism, lambda: partition.records_taken)
     selector = method_of(load_function(selector_blob, name), "get_key", name)
     key, target = code.fresh("k"), code.fresh("a")
-    code.line(f"{key} = {code.bind('key', selector)}({value})")
+    generate_call(code, "key", selector, [value], key)
     is_direct = code.fresh("d")
     code.at_start(f"{is_direct} = {code.bind('is_direct', router.is_direct)}()")
     with code.block(f"if {is_direct}:"):

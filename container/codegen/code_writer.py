@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from types import BuiltinMethodType
 from typing import Any
 
+from yarrow.container.codegen.inlined_call import InlinedCall, InlinedCalls
 from yarrow.container.protocol.failure import GENERATED_PREFIX
 from yarrow.container.state.value_table import KeysAhead
 
@@ -28,13 +29,15 @@ class _Body:
         self.lines: list[str] = []
         #: Of each line: (operator, variable of the operator's present record).
         self.owners: list[tuple[int, str] | None] = []
+        #: Inlined calls by the index of their line.
+        self.calls: dict[int, InlinedCall] = {}
         #: Lines in front of all others.
         self.at_start: list[str] = []
         #: (local variable, list of one int it is added to at the end)
         self.counts: list[tuple[str, str]] = []
 
-    def finished(self, bound: str) -> tuple[list[str], list[tuple[int, str] | None]]:
-        """Source lines with the def, and their owners."""
+    def finished(self, bound: str) -> tuple[list[str], list[tuple[int, str] | None], dict[int, InlinedCall]]:
+        """Source lines with the def, their owners, and inlined calls by line."""
         before = [*self.at_start, *(f"    {variable} = 0" for variable, _ in self.counts)]
         after = [f"    {total}[0] += {variable}" for variable, total in self.counts]
         lines = [*before, *self.lines, *after] or ["    pass"]
@@ -43,18 +46,23 @@ class _Body:
             *self.owners,
             *[None] * (len(lines) - len(before) - len(self.owners)),
         ]
-        return [f"def {self.name}({self.parameters}{bound}):", *lines], [None, *owners]
+        calls = {1 + len(before) + index: call for index, call in self.calls.items()}
+        return [f"def {self.name}({self.parameters}{bound}):", *lines], [None, *owners], calls
 
 
 class CodeWriter:
     """Source in the making: one function, and subroutines to avoid deep nesting."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, inlines: bool = False) -> None:
         self._body = _Body("", "")
         self._subroutines: list[_Body] = []
         self._bound: dict[str, Any] = {}
         self._temporaries = itertools.count()
         self.owner: tuple[int, str] | None = None
+        #: Whether functions may be written into the loop: see user_calls.
+        self.inlines = inlines
+        #: The functions that the lines compute.
+        self.inlined_calls = InlinedCalls()
         #: Takes the keys of coming rows in advance: see CompiledCode.
         self.keys_ahead: KeysAhead | None = None
 
@@ -78,16 +86,18 @@ class CodeWriter:
         """The nesting depth of the next line."""
         return self._body.indent
 
-    def line(self, text: str) -> None:
-        """Adds a line at the present indentation, for the present owner."""
+    def line(self, text: str, call: InlinedCall | None = None) -> None:
+        """Adds a line at the present indentation, for the present owner; `call`: what it computes inline."""
+        if call is not None:
+            self._body.calls[len(self._body.lines)] = call
         self._body.lines.append("    " * self._body.indent + text)
         self._body.owners.append(self.owner)
 
     @contextmanager
-    def block(self, head: str) -> Iterator[None]:
-        """An indented block under `head`."""
+    def block(self, head: str, call: InlinedCall | None = None) -> Iterator[None]:
+        """An indented block under `head`; `call`: what the head computes inline."""
         body = self._body
-        self.line(head)
+        self.line(head, call)
         body.indent += 1
         before = len(body.lines)
         yield
@@ -103,6 +113,13 @@ class CodeWriter:
         yield body.name
         self._body = outer
         self._subroutines.append(body)
+
+    @contextmanager
+    def calling(self) -> Iterator[None]:
+        """Lines written inside call functions, and inline none."""
+        former, self.inlines = self.inlines, False
+        yield
+        self.inlines = former
 
     @contextmanager
     def owned_by(self, operator: int, value: str) -> Iterator[None]:
@@ -160,19 +177,22 @@ class CodeWriter:
         self._body.name, self._body.parameters = name, parameters
         lines: list[str] = []
         owners: list[tuple[int, str] | None] = []
+        calls = self.inlined_calls.by_line
         for body in (*self._subroutines, self._body):
             # Subroutines find bound objects among the globals: they run once a row, not once a chunk.
             bound = "".join(f", {n}={n}" for n in self._bound) if body is self._body else ""
-            body_lines, body_owners = body.finished(bound)
+            body_lines, body_owners, body_calls = body.finished(bound)
+            calls |= {len(lines) + 1 + index: call for index, call in body_calls.items()}
             lines += body_lines
             owners += body_owners
         source = "\n".join(lines) + "\n"
-        file_name = f"{GENERATED_PREFIX} {next(_numbers)} {name}>"
+        file_name = self.inlined_calls.file_name = f"{GENERATED_PREFIX} {next(_numbers)} {name}>"
         namespace = dict(self._bound)
         exec(compile(source, file_name, "exec"), namespace)
         # A tuple without mtime stays until the entry is deleted: linecache.checkcache ignores it.
         linecache.cache[file_name] = (len(source), None, source.splitlines(True), file_name)
-        return CompiledCode(namespace[name], source, file_name, tuple(owners), self.keys_ahead)
+        function = namespace[name]
+        return CompiledCode(function, source, file_name, tuple(owners), self.inlined_calls, self.keys_ahead)
 
 
 class CompiledCode:
@@ -184,6 +204,7 @@ class CompiledCode:
         source: str,
         file_name: str,
         owners: tuple[tuple[int, str] | None, ...],
+        calls: InlinedCalls,
         keys_ahead: KeysAhead | None = None,
     ) -> None:
         self.function = function
@@ -192,6 +213,8 @@ class CompiledCode:
         self.source = source
         self.file_name = file_name
         self._owners = owners
+        #: The functions that lines compute instead of calling them.
+        self.inlined_calls = calls
 
     def owner_of_line(self, line: int) -> tuple[int, str] | None:
         """Index of the operator of a source line, and the variable of its record."""

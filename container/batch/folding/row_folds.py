@@ -24,6 +24,7 @@ from yarrow.common.types import Row
 from yarrow.container.batch.folding.kept_values import generate_kept, never_kept
 from yarrow.container.codegen.code_writer import CodeWriter
 from yarrow.container.codegen.freezing import generate_fixed
+from yarrow.container.codegen.user_calls import generate_call, generate_told
 from yarrow.container.network.element_codec import estimated_bytes
 from yarrow.container.operators.rows.keyed_aggregation import with_field
 from yarrow.container.protocol.failure import OperatorFailure, short_record
@@ -158,7 +159,7 @@ class RowFold(ABC):
         """Writes the code that folds one row, whose value nobody changes any more."""
         folding = self._folding
         key = code.fresh("k")
-        code.line(f"{key} = {code.bind('key', folding.key)}({value})")
+        generate_call(code, "key", folding.key, [value], key)
         own = code.bind_as("YarrowError", YarrowError)
         error = code.fresh("x")
         with code.block("try:"):
@@ -169,6 +170,7 @@ class RowFold(ABC):
         with code.block(f"except {own}:"):
             code.line("raise")
         with code.block(f"except BaseException as {error}:"):
+            generate_told(code, error)
             code.line(f"{code.bind('blame', self._blame)}({value}, {error})")
 
     def _generate_kept(self, code: CodeWriter, key: str, value: str, timestamp: str | None) -> None:
@@ -253,7 +255,8 @@ class _Reduction(RowFold):
 
     def _next(self, code: CodeWriter, entries: str, entry: str, row: RowNames) -> None:
         folding = self._folding
-        code.line(f"{entry} = {code.bind('reduce', folding.reduce)}({entry}, {row.value})")
+        assert folding.reduce is not None
+        generate_call(code, "reduce", folding.reduce, [entry, row.value], entry)
         # A function may keep what it has returned.
         fixed = generate_fixed(code, entry, folding.row_type, folding.object_reuse)
         code.line(f"{entries}[{row.key}] = {fixed}")

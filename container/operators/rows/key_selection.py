@@ -1,6 +1,6 @@
 """Generates code that computes the key of each row; state may get the keys of a whole chunk in advance.
 
-Owner: the task thread while it compiles. Key selectors are called once a row in every case.
+Owner: the task thread while it compiles. Each row asks its key selector once in every case.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from yarrow.container.codegen.code_writer import CodeWriter
+from yarrow.container.codegen.user_calls import generate_call
 from yarrow.container.state.backend import KeyedStateBackend
 from yarrow.container.state.value_table import KeysAhead
 
@@ -43,7 +44,7 @@ def generate_key(
         code.at_start(f"{next_key} = {keys}.__next__")
         code.line(f"{key} = {next_key}()")
     else:
-        code.line(f"{key} = {code.bind('key', selector)}({value})")
+        generate_call(code, "key", selector, [value], key)
     return key
 
 

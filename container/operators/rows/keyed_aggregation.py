@@ -16,6 +16,7 @@ from yarrow.common.typeinfo import TypeInformation, Types
 from yarrow.common.types import Row, bear_names
 from yarrow.container.codegen.code_writer import CodeWriter
 from yarrow.container.codegen.freezing import generate_fixed
+from yarrow.container.codegen.user_calls import generate_call
 from yarrow.container.codegen.user_functions import load_function, method_of
 from yarrow.container.operators.base import Emit, KeyReadingOperator, OperatorContext, declared_type
 from yarrow.container.operators.registry import runs
@@ -55,8 +56,8 @@ class FoldingOperator(KeyReadingOperator):
         return False
 
     @abstractmethod
-    def bind_combination(self, code: CodeWriter) -> str:
-        """Binds the function (value so far, new record) -> new value; returns its name in the code."""
+    def combination(self) -> Callable[[Any, Any], Any]:
+        """The function (value so far, new record) -> new value."""
 
     def setup(self, context: OperatorContext) -> None:
         super().setup(context)
@@ -91,7 +92,7 @@ class FoldingOperator(KeyReadingOperator):
     def _generate_fold(
         self, code: CodeWriter, key: str, value: str, timestamp: str | None, emit: Emit
     ) -> None:
-        combine = self.bind_combination(code)
+        combine = self.combination()
         if self.uses_current_key:
             code.line(f"{code.bind('state', self.context.state)}.current_key = {key}")
         result = generate_keyed_update(
@@ -99,7 +100,7 @@ class FoldingOperator(KeyReadingOperator):
             self._table,
             key,
             first=lambda target: code.line(f"{target} = {value}"),
-            update=lambda target: code.line(f"{target} = {combine}({target}, {value})"),
+            update=lambda target: generate_call(code, "combine", combine, [target, value], target),
             fixed=lambda target: generate_fixed(
                 code, target, self._type, self.context.environment.object_reuse
             ),
@@ -143,8 +144,8 @@ class ReducingOperator(FoldingOperator, FunctionOperator):
 
     uses_current_key = FunctionOperator.uses_current_key
 
-    def bind_combination(self, code: CodeWriter) -> str:
-        return code.bind("reduce", method_of(self.function, "reduce", self.name))
+    def combination(self) -> Callable[[Any, Any], Any]:
+        return method_of(self.function, "reduce", self.name)
 
 
 class TableVariables(NamedTuple):
@@ -238,8 +239,8 @@ class FieldAggregation(FoldingOperator):
         self._type = output_type
         self._last_only = spec.last_only
 
-    def bind_combination(self, code: CodeWriter) -> str:
-        return code.bind("combine", _combination(self._spec.kind, self._spec.position, self.name))
+    def combination(self) -> Callable[[Any, Any], Any]:
+        return _combination(self._spec.kind, self._spec.position, self.name)
 
 
 def _combination(kind: AggregateKind, position: int | str | None, name: str) -> Callable[[Any, Any], Any]:

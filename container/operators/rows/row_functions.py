@@ -1,6 +1,6 @@
 """map, flat_map, filter, project and the stateless two-input functions, as parts of the fused loop.
 
-Owner: the task thread. User functions are called once for each record, never inlined. Their allowed results
+Owner: the task thread. User functions run once for each record. Their allowed results
 follow PyFlink (None from flat_map is no result; coroutine results do not exist).
 """
 
@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from yarrow.container.codegen.code_writer import CodeWriter
+from yarrow.container.codegen.user_calls import generate_call, generate_condition
 from yarrow.container.codegen.user_functions import close_function, load_function, method_of, open_function
 from yarrow.container.operators.base import Emit, KeyReadingOperator, OperatorContext, RowOperator
 from yarrow.container.operators.checkpointed import CheckpointedFunctionOperator, initialize_function
@@ -101,22 +102,29 @@ def generate_row_function(
     emit: Emit,
 ) -> None:
     """Generates the call of a map, flat_map or filter for one row; `operator` is named if `function` is none."""
-    called = code.bind(shape.value, method_of(function, shape.value, operator))
-    if shape is RowShape.MAP:
-        result = code.fresh("v")
-        code.line(f"{result} = {called}({value})")
-        emit(result, timestamp)
-    elif shape is RowShape.FILTER:
-        with code.block(f"if {called}({value}):"):
+    called = method_of(function, shape.value, operator)
+    if shape is RowShape.FILTER:
+        with generate_condition(code, shape.value, called, [value]):
             emit(value, timestamp)
+        return
+    result = code.fresh("v")
+    generate_call(code, shape.value, called, [value], result)
+    if shape is RowShape.MAP:
+        emit(result, timestamp)
     else:
-        generate_iteration(code, f"{called}({value})", timestamp, emit)
+        generate_elements(code, result, timestamp, emit)
 
 
 def generate_iteration(code: CodeWriter, call: str, timestamp: str | None, emit: Emit) -> None:
     """Generates code that emits each element of the iterable that `call` returns; None has no elements."""
-    results, result = code.fresh("r"), code.fresh("v")
+    results = code.fresh("r")
     code.line(f"{results} = {call}")
+    generate_elements(code, results, timestamp, emit)
+
+
+def generate_elements(code: CodeWriter, results: str, timestamp: str | None, emit: Emit) -> None:
+    """Generates code that emits each element of the iterable in a variable; None has no elements."""
+    result = code.fresh("v")
     with code.block(f"if {results} is not None:"), code.block(f"for {result} in {results}:"):
         emit(result, timestamp)
 
@@ -155,10 +163,9 @@ class CoStatelessFunctionOperator(FunctionOperator):
             selector = method_of(load_function(self._selector_blobs[index], self.name), "get_key", self.name)
             generate_current_key(code, selector, value, self.context.state, is_head=True)
         method = ("map" if self._shape is CoShape.CO_MAP else "flat_map") + str(index + 1)
-        function = code.bind(method, getattr(self.function, method))
+        result = code.fresh("v")
+        generate_call(code, method, getattr(self.function, method), [value], result)
         if self._shape is CoShape.CO_MAP:
-            result = code.fresh("v")
-            code.line(f"{result} = {function}({value})")
             emit(result, timestamp)
         else:
-            generate_iteration(code, f"{function}({value})", timestamp, emit)
+            generate_elements(code, result, timestamp, emit)

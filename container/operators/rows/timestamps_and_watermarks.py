@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, Never
 
 from yarrow.container.codegen.code_writer import CodeWriter
+from yarrow.container.codegen.user_calls import generate_call
 from yarrow.container.codegen.user_functions import load_function
 from yarrow.container.operators.base import Emit, HistoryTime, OperatorContext, RowOperator
 from yarrow.container.operators.event_time import (
@@ -207,10 +208,13 @@ class TimestampsAndWatermarks(AssignedTime, RowOperator):
                 with code.block(f"if {stamp} is None:"):
                     code.line(f"{code.bind('missing', self._refuse_missing)}({value})")
             return stamp
-        extract = code.bind("extract", assigner.extract_timestamp)
         minimum = code.bind("none", MIN_TIMESTAMP)
-        former = minimum if timestamp is None else f"{timestamp} if {timestamp} is not None else {minimum}"
-        code.line(f"{stamp} = {extract}({value}, {former})")
+        if timestamp is None:
+            former = minimum
+        else:
+            former = code.fresh("t")
+            code.line(f"{former} = {timestamp} if {timestamp} is not None else {minimum}")
+        generate_call(code, "extract", assigner.extract_timestamp, [value, former], stamp)
         maximum = code.bind("most", MAX_TIMESTAMP)
         with code.block(f"if {stamp}.__class__ is not int or not {minimum} <= {stamp} <= {maximum}:"):
             code.line(f"{code.bind('check', self._check)}({stamp}, {value})")

@@ -10,6 +10,7 @@ from typing import Any
 
 from yarrow.common.typeinfo import Types
 from yarrow.container.codegen.code_writer import CodeWriter
+from yarrow.container.codegen.user_calls import generate_call
 from yarrow.container.codegen.user_functions import load_function, method_of
 from yarrow.container.operators.base import Emit, KeyReadingOperator, OperatorContext, declared_type
 from yarrow.container.operators.registry import runs
@@ -70,9 +71,9 @@ class CountWindows(FunctionOperator, KeyReadingOperator):
             code.line(f"{code.bind('remove', table.remove)}({key})")
             with code.block(f"if {kept} is not None:"):
                 if self._spec.kind is WindowKind.AGGREGATED:
-                    get_result = code.bind("get_result", method_of(self.function, "get_result", self.name))
+                    get_result = method_of(self.function, "get_result", self.name)
                     with calls.block():
-                        code.line(f"{kept} = {get_result}({kept})")
+                        generate_call(code, "get_result", get_result, [kept], kept)
                 emit(kept, code.bind("stamp", MAX_TIMESTAMP))
 
     def refuse_none(self, row: Any) -> Exception:

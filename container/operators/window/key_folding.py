@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Any, Protocol
 
 from yarrow.container.codegen.code_writer import CodeWriter
+from yarrow.container.codegen.user_calls import generate_told
 from yarrow.container.operators.rows.keyed_aggregation import TableVariables, generate_new_value
 from yarrow.container.state.value_table import ValueTable
 
@@ -42,6 +43,7 @@ class ExplainedCalls:
         with code.block("try:"):
             yield
         with code.block(f"except Exception as {error}:"):
+            generate_told(code, error)
             code.line(f"raise {self._raised}, {error}) from {error}")
 
 

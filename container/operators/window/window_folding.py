@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from yarrow.common.typeinfo import TypeInformation
 from yarrow.container.codegen.code_writer import CodeWriter
 from yarrow.container.codegen.freezing import generate_fixed
+from yarrow.container.codegen.user_calls import generate_call, generate_told
 from yarrow.container.codegen.user_functions import method_of
 from yarrow.container.operators.base import Emit, OperatorContext, declared_type, input_type_of
 from yarrow.container.operators.rows.keyed_aggregation import (
@@ -77,13 +78,14 @@ class Combination(NamedTuple):
         if self.create is None:
             code.line(f"{target} = {row}")
         else:
-            create = code.bind("create", self.create)
-            code.line(f"{target} = {code.bind('combine', self.function)}({row}, {create}())")
+            created = code.fresh("c")
+            generate_call(code, "create", self.create, [], created)
+            generate_call(code, "combine", self.function, [row, created], target)
 
     def generate_next(self, code: CodeWriter, target: str, row: str) -> None:
         """What a window keeps with one row more."""
-        arguments = f"{target}, {row}" if self.create is None else f"{row}, {target}"
-        code.line(f"{target} = {code.bind('combine', self.function)}({arguments})")
+        arguments = [target, row] if self.create is None else [row, target]
+        generate_call(code, "combine", self.function, arguments, target)
 
     def generate_either(self, code: CodeWriter, target: str, row: str) -> None:
         """What a window keeps with one row more, which is the first one where it keeps None."""
@@ -196,6 +198,7 @@ def generate_update(
         with code.block("try:"):
             yield
         with code.block(f"except Exception as {error}:"):
+            generate_told(code, error)
             code.line(f"raise {explain}({value}, {key}, {low}, {error}) from {error}")
 
     def first(target: str) -> None:

@@ -60,6 +60,13 @@ OBJECT_REUSE: Final = option(
     "Whether operators hand on changeable values without a copy. Functions must then not change or keep "
     "them.",
 )
+INLINE_FUNCTIONS: Final = option(
+    "pipeline.inline-functions",
+    BOOLEAN,
+    "true",
+    "Whether the loop of a task computes small functions instead of calling them. Their results and errors are the "
+    "same. A task calls all functions while a debugger, a profiler or coverage watches its thread.",
+)
 OPERATOR_CHAINING: Final = option(
     "pipeline.operator-chaining.enabled",
     BOOLEAN,

@@ -1,0 +1,92 @@
+"""InlinedFunction: a user's function whose formula the loop may compute instead of calling it.
+
+Owner: the task thread while it compiles a chain. It refuses a function that it does not know in full with NotInlined.
+It never changes a function, and runs none.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import sys
+from collections.abc import Callable, Mapping
+from types import CellType, FunctionType, MethodType
+from typing import Any, Final, NamedTuple
+
+from yarrow.container.codegen.inlining.formulas import PURE_BUILTINS, Formula, NotInlined
+from yarrow.container.codegen.inlining.proofs import proved_formula
+
+#: What a read costs more in the loop than in the function, in nanoseconds (docs/design/0055). A call costs 22.
+_GLOBAL_READ: Final = 8
+_CLOSURE_READ: Final = 14
+_SAVED: Final = 20
+
+
+class InlinedFunction(NamedTuple):
+    """A function that its loop computes."""
+
+    formula: Formula
+    #: The object of a bound method, which is the value of the first parameter; None = there is none.
+    owner: Any
+    is_bound: bool
+    globals: dict[str, Any]
+    #: Closure variables by name.
+    cells: Mapping[str, CellType]
+
+    @property
+    def local_names(self) -> frozenset[str]:
+        """Parameters and local variables."""
+        assigned = (name for each in self.formula.assignments for name in each.targets)
+        return frozenset((*self.formula.parameters, *assigned))
+
+
+def is_traced() -> bool:
+    """True if a debugger, a profiler or a measurement of coverage waits for calls and lines of functions."""
+    if sys.gettrace() is not None or sys.getprofile() is not None:
+        return True
+    monitoring: Any = getattr(sys, "monitoring", None)
+    return monitoring is not None and any(monitoring.get_tool(tool) is not None for tool in range(6))
+
+
+def inlined(function: Callable[..., Any], argument_count: int) -> InlinedFunction:
+    """The function, if its loop may compute it for that many arguments. Raises NotInlined with the reason otherwise."""
+    is_bound = type(function) is MethodType
+    called = function.__func__ if isinstance(function, MethodType) else function
+    if type(called) is not FunctionType:
+        raise NotInlined(f"it is a {type(called).__name__}")
+    formula = proved_formula(called.__code__)
+    if len(formula.parameters) != argument_count + is_bound:
+        raise NotInlined(f"it takes {len(formula.parameters) - is_bound} arguments, not {argument_count}")
+    cells = dict(zip(called.__code__.co_freevars, called.__closure__ or (), strict=True))
+    owner = function.__self__ if isinstance(function, MethodType) else None
+    found = InlinedFunction(formula, owner, is_bound, called.__globals__, cells)
+    _check_names(found, getattr(called, "__builtins__", None))
+    return found
+
+
+def _check_names(function: InlinedFunction, builtins_of_function: object) -> None:
+    """Refuses names whose meaning could be another one in the loop, and names that cost more than a call."""
+    if type(function.globals) is not dict or builtins_of_function is not vars(builtins):
+        raise NotInlined("its globals or builtins are its own")
+    cost, local_names = 0, function.local_names
+    for name in _names_read(function.formula):
+        if name in local_names:
+            continue
+        if name in function.cells:
+            cost += _CLOSURE_READ
+        elif name in function.globals:
+            cost += _GLOBAL_READ
+        elif name not in PURE_BUILTINS:
+            raise NotInlined(f"it reads {name}")
+    if cost > _SAVED:
+        raise NotInlined("it reads so many globals and closure variables that a call costs less")
+    for tree in function.formula.trees:
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+                name = node.func.id
+                if name in local_names or name in function.cells or name in function.globals:
+                    raise NotInlined(f"{name} is a function of its own")
+
+
+def _names_read(formula: Formula) -> list[str]:
+    return [node.id for tree in formula.trees for node in ast.walk(tree) if isinstance(node, ast.Name)]

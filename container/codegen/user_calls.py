@@ -1,0 +1,92 @@
+"""Generates calls of a user's functions: a function whose formula is proved is written into the loop.
+
+Owner: the task thread while it compiles a chain. All operators call functions of one row here, so that each function
+is inlined, and fails, in one way. Arguments are variables: the loop may read them more than once.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from yarrow.container.codegen.code_writer import CodeWriter
+from yarrow.container.codegen.inlined_call import InlinedCall
+from yarrow.container.codegen.inlining.formulas import NotInlined
+from yarrow.container.codegen.inlining.functions import InlinedFunction, inlined
+from yarrow.container.codegen.inlining.sources import source_of
+
+
+def generate_call(
+    code: CodeWriter, prefix: str, function: Callable[..., Any], arguments: Sequence[str], result: str
+) -> None:
+    """Generates `result = function(arguments)`; `prefix` begins the name of the function in the code."""
+    expression, call = _expression(code, prefix, function, arguments)
+    code.line(f"{result} = {expression}", call)
+
+
+@contextmanager
+def generate_condition(
+    code: CodeWriter, prefix: str, function: Callable[..., Any], arguments: Sequence[str]
+) -> Iterator[None]:
+    """Generates `if function(arguments):`; what is written inside belongs to the block."""
+    expression, call = _expression(code, prefix, function, arguments)
+    with code.block(f"if {expression}:", call):
+        yield
+
+
+def generate_told(code: CodeWriter, error: str) -> None:
+    """Generates, where the loop has caught `error`, that the error gets the lines of the function that failed."""
+    if code.inlines:
+        code.line(f"{error} = {code.bind_as('told', code.inlined_calls.told)}({error})")
+
+
+def _expression(
+    code: CodeWriter, prefix: str, function: Callable[..., Any], arguments: Sequence[str]
+) -> tuple[str, InlinedCall | None]:
+    if code.inlines:
+        try:
+            formula = inlined(function, len(arguments))
+            return _written(code, formula, function, arguments)
+        except NotInlined:
+            pass
+    return f"{code.bind(prefix, function)}({', '.join(arguments)})", None
+
+
+def _written(
+    code: CodeWriter, function: InlinedFunction, called: Callable[..., Any], arguments: Sequence[str]
+) -> tuple[str, InlinedCall]:
+    call = InlinedCall(called, tuple(arguments))
+    names = _names(code, function, arguments)
+    lines: list[str] = []
+    for assignment in function.formula.assignments:
+        value = source_of(assignment.value, names, code.bind)
+        variables = [code.fresh("u") for _ in assignment.targets]
+        names |= zip(assignment.targets, map(_loaded, variables), strict=True)
+        left = "".join(f"{variable}, " for variable in variables) if assignment.unpacks else variables[0]
+        lines.append(f"{left} = {value}")
+    result = source_of(function.formula.result, names, code.bind)
+    for line in lines:
+        code.line(line, call)
+    return result, call
+
+
+def _names(code: CodeWriter, function: InlinedFunction, arguments: Sequence[str]) -> dict[str, ast.expr]:
+    """What the names of the function stand for before its first assignment."""
+    values = [code.bind("self", function.owner), *arguments] if function.is_bound else arguments
+    names: dict[str, ast.expr] = {}
+    read = {n.id for tree in function.formula.trees for n in ast.walk(tree) if isinstance(n, ast.Name)}
+    for name in sorted(read - function.local_names):
+        if name in function.cells:
+            cell = _loaded(code.bind("cell", function.cells[name]))
+            names[name] = ast.Attribute(value=cell, attr="cell_contents", ctx=ast.Load())
+        elif name in function.globals:
+            variable = _loaded(code.bind("globals", function.globals))
+            names[name] = ast.Subscript(value=variable, slice=ast.Constant(value=name), ctx=ast.Load())
+    names |= zip(function.formula.parameters, map(_loaded, values), strict=True)
+    return names
+
+
+def _loaded(variable: str) -> ast.Name:
+    return ast.Name(id=variable, ctx=ast.Load())
