@@ -196,4 +196,6 @@ def test_generated_code_is_shown_as_it_runs(capsys: pytest.CaptureFixture[str]) 
     print_generated_code(env.get_job_graph("time"))
     shown = capsys.readouterr().out
     assert "def behind_0(rows, timestamps" in shown
-    assert "extract_0(v0, t1 if t1 is not None else none_1)" in shown
+    # The assigner, which returns its record, is written into the loop.
+    assert "t2 = v0\n" in shown
+    assert "extract_" not in shown

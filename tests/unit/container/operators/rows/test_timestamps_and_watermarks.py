@@ -288,10 +288,17 @@ def test_a_generator_that_emits_no_timestamp_is_named() -> None:
 
 
 def test_the_assigner_is_called_once_a_record_in_the_fused_loop() -> None:
+    with behind(MONOTONOUS, configuration={"pipeline.inline-functions": "false"}) as harness:
+        harness.push(("a", 5))
+        assert harness.generated_code.count("extract_1(") == 1
+        assert ".greatest" in harness.generated_code
+
+
+def test_the_assigner_is_computed_once_a_record_in_the_fused_loop() -> None:
     with behind(MONOTONOUS) as harness:
         harness.push(("a", 5))
-        assert harness.generated_code.count("extract_0(") == 1
-        assert ".greatest" in harness.generated_code
+        assert harness.generated_code.count("v0[1]") == 1
+        assert "extract_" not in harness.generated_code
 
 
 class FailsPeriodically(Counts):
