@@ -15,8 +15,8 @@ from typing import Any, cast
 from yarrow.container.chain.batch_flow import never
 from yarrow.container.chain.operator_chain import OperatorChain
 from yarrow.container.operators.sources.source_head import SourceHead
+from yarrow.container.sizing.slice_sizer import MIN_POLL_ROWS, PollSizer, SliceSizer
 from yarrow.container.task.latency import LatencyTracker
-from yarrow.container.task.slice_sizer import MIN_POLL_ROWS, PollSizer, SliceSizer
 from yarrow.container.task.task_life import TaskLife, TaskStage
 from yarrow.container.task.task_outputs import TaskOutputs
 from yarrow.container.task.task_slices import TaskSlices

@@ -16,10 +16,10 @@ from yarrow.container.network.channel_recording import ChannelOrigin, ChannelRec
 from yarrow.container.network.input_channel import InputChannel
 from yarrow.container.network.input_gate import GateChannel, InputGate
 from yarrow.container.operators.base import TimeHolder
+from yarrow.container.sizing.slice_sizer import SliceSizer
 from yarrow.container.task.checkpointing.recovered_records import RecoveredRecords
 from yarrow.container.task.input_watermarks import InputWatermarks
 from yarrow.container.task.latency import LatencyTracker
-from yarrow.container.task.slice_sizer import SliceSizer
 from yarrow.container.task.task_life import TaskLife, TaskStage
 from yarrow.container.task.task_outputs import TaskOutputs
 from yarrow.container.task.task_slices import TaskSlices

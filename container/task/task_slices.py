@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from yarrow.container.sizing.slice_sizer import SliceSizer
 from yarrow.container.task.mails import ChunkAtHand, Mailbox
-from yarrow.container.task.slice_sizer import SliceSizer
 from yarrow.runtime.common.clock import perf_counter
 
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from math import ceil
 from typing import TYPE_CHECKING, Any
 
-from yarrow.container.task.slice_sizer import MIN_POLL_ROWS
+from yarrow.container.sizing.slice_sizer import MIN_POLL_ROWS
 from yarrow.datastream.connectors.base import SourceRecords
 from yarrow.runtime.data.elements import is_record_batch
 

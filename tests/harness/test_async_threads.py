@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -14,7 +14,8 @@ from tests.support.gated_calls import GIVE_UP_SECONDS, loop_is_idle, run_until
 from yarrow.common.time import Duration
 from yarrow.datastream import AsyncDataStream
 from yarrow.datastream.async_retry_predicates import has_exception_predicate
-from yarrow.datastream.functions import AsyncFunction, AsyncRetryStrategy
+from yarrow.datastream.functions import AsyncBatchFunction, AsyncFunction, AsyncRetryStrategy
+from yarrow.runtime.common.clock import ManualClock
 from yarrow.testing.operator_harness import Fragment, FragmentFailedError, OperatorHarness
 
 MINUTE = Duration.of_minutes(1)
@@ -168,3 +169,29 @@ def test_a_call_that_ends_after_its_job_disturbs_nobody() -> None:
         harness.push("a")
         calls.until_open(1)
     calls.end("a")
+
+
+class Clocked(AsyncBatchFunction):
+    """Each call takes 150 ms of a latency of 200 ms, however many rows it has."""
+
+    max_rows = 8
+    latency = Duration.of_millis(200)
+    clock: ClassVar[ManualClock]
+    sizes: ClassVar[list[int]]
+
+    def async_invoke(self, values: list[int]) -> list[int]:
+        Clocked.clock.advance(0.15)
+        Clocked.sizes.append(len(values))
+        return values
+
+
+def test_the_wait_for_a_thread_makes_no_call_of_many_rows_smaller() -> None:
+    Clocked.clock, Clocked.sizes = ManualClock(1_000_000), []
+    with OperatorHarness(
+        lambda rows: AsyncDataStream.ordered_wait(rows, Clocked(), MINUTE, 64, threads=1), clock=Clocked.clock
+    ) as harness:
+        for turn in range(1, 7):
+            # Eight calls wait for the one thread.
+            harness.push(*range(64))
+            run_until(harness, lambda number=64 * turn: len(harness.output) == number)  # type: ignore[misc]
+        assert Clocked.sizes == [8] * 48

@@ -14,7 +14,7 @@ from tests.unit.runtime.snapshot.memory_output import MemoryOutput, read_inline
 from yarrow.container.chain.pending_snapshot import PendingSubtaskSnapshot, TaskName
 from yarrow.container.fragment import Fragment, FragmentSubtask, subtasks_of
 from yarrow.container.operators.base import RestoredState
-from yarrow.container.task.slice_sizer import SliceSizer
+from yarrow.container.sizing.slice_sizer import SliceSizer
 from yarrow.container.task.task_life import TaskStage
 from yarrow.runtime.common.clock import ManualClock
 from yarrow.runtime.common.ids import OperatorID

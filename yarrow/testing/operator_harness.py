@@ -15,8 +15,8 @@ from yarrow.common.typeinfo import TypeInformation
 from yarrow.container.fragment import FragmentFailedError as FragmentFailedError
 from yarrow.container.fragment import FragmentSubtask
 from yarrow.container.operators.base import RestoredState
+from yarrow.container.sizing.slice_sizer import SliceSizer
 from yarrow.container.task.checkpointing.subtask_checkpoint_coordinator import SnapshotReceiver
-from yarrow.container.task.slice_sizer import SliceSizer
 from yarrow.container.task.stream_task import StreamTask
 from yarrow.container.task.task_life import TaskStage
 from yarrow.embedded.open_fragment import OpenEnds, OpenFragment, StreamsOf

@@ -10,34 +10,60 @@ from collections import deque
 from collections.abc import Iterable
 
 from yarrow.container.operators.asynchronous.result_queue import PendingResult
+from yarrow.container.sizing.call_cost import CallCost, Trials
 from yarrow.runtime.graph.operator_spec import AsyncBatchLimits
 
-#: A batch shrinks to this part behind a slow call.
-_SHRINKING = 0.75
-#: A batch grows by this part of the most rows behind a full one that was fast enough.
-_GROWTH = 1 / 16
+#: The largest factors between the sizes of two consecutive calls: one slow call may have waited for a core.
+_SHRINKING = 4
+_GROWTH = 2
 
 
 class BatchSize:
     """The number of rows of a call, as large as the latency of calls allows.
 
-    It grows by the same number of rows behind each fast call, and shrinks by a part behind a slow one. That is the
-    additive increase and multiplicative decrease of TCP's congestion control.
+    The size comes from the measured cost of calls, fixed + row x rows. Where the fixed part alone exceeds the latency,
+    fewer rows would not help, so calls are full.
     """
 
     def __init__(self, limits: AsyncBatchLimits) -> None:
         self._limits = limits
-        self._step = max(1, int(limits.max_rows * _GROWTH))
-        #: Rows of the next call.
-        self.rows = limits.max_rows
+        self._cost = CallCost()
+        self._trials = Trials()
+        self._usual = limits.max_rows
+        #: Rows of a call that shows the cost at another size; None = none is due.
+        self._trial: int | None = None
+
+    @property
+    def rows(self) -> int:
+        """Rows of the next call."""
+        return self._usual if self._trial is None else self._trial
+
+    def begun(self, rows: int) -> None:
+        """Takes note that a call of `rows` begins."""
+        if self._trial is not None and rows <= self._trial and rows != self._usual:
+            self._trial = None
 
     def measured(self, rows: int, seconds: float) -> None:
-        """Takes the number of rows of a call and its time."""
-        if 1000 * seconds > self._limits.latency_ms:
-            # Calls of former sizes end late: they tell nothing against a size that is smaller already.
-            self.rows = max(1, min(self.rows, int(rows * _SHRINKING)))
-        elif rows >= self.rows:
-            self.rows = min(self._limits.max_rows, self.rows + self._step)
+        """Takes the number of rows of a call, at least 1, and its time."""
+        self._cost.measured(rows, seconds)
+        # Calls with few rows, because no more came, tell nothing against the size of full ones.
+        is_full, is_late = rows >= self._usual // _SHRINKING, 1000 * seconds > self._limits.latency_ms
+        wanted = self._rows_in_time()
+        if wanted < self._usual and is_late and is_full:
+            self._usual = max(1, self._usual // _SHRINKING, wanted)
+        elif wanted > self._usual:
+            self._usual = min(wanted, self._usual * _GROWTH)
+        suits = self._usual == self._limits.max_rows and not is_late
+        if self._trial is None and is_full and not suits and self._trials.due():
+            # A smaller call keeps the latency. One row cannot become fewer.
+            self._trial = self._usual // 2 if self._usual > 1 else min(2, self._limits.max_rows)
+
+    def _rows_in_time(self) -> int:
+        most, row = self._limits.max_rows, self._cost.row
+        left = self._limits.latency_ms / 1000 - self._cost.fixed
+        if not row or left <= 0:
+            return most
+        return int(min(most, left / row))
 
 
 class CallBatches:
@@ -78,4 +104,5 @@ class CallBatches:
             taken.append(record)
             rows += record.size
         self._rows -= rows
+        self.size.begun(rows)
         return taken

@@ -25,6 +25,7 @@ from yarrow.container.operators.asynchronous.calling_threads import CallingThrea
 from yarrow.container.operators.asynchronous.event_loop import EventLoopThread
 from yarrow.container.operators.asynchronous.result_queue import PendingResult, ResultQueue
 from yarrow.container.operators.asynchronous.retrying import Retrying
+from yarrow.container.operators.asynchronous.timed_calls import TimedCalls
 from yarrow.container.operators.base import Operator, OperatorContext
 from yarrow.container.operators.runtime_context import OperatorRuntimeContext
 from yarrow.container.protocol.failure import OperatorFailure
@@ -76,6 +77,8 @@ class WaitingCallsOperator(Operator):
         self._queue = ResultQueue.of(spec.order)
         #: Records that wait for a call of several; None = each record has a call of its own.
         self._batches = None if spec.batch is None else CallBatches(spec.batch)
+        #: Measures calls for the size of batches.
+        self._timed: TimedCalls | None = None
         self._runner: CallRunner | None = None
         self._threads: CallingThreads | None = None
         self._opened = False
@@ -135,6 +138,7 @@ class WaitingCallsOperator(Operator):
         self._opened = True
         open_function(self._function, OperatorRuntimeContext(context, keyed=False))
         retrying = Retrying(self._strategy)
+        self._timed = None if self._batches is None else TimedCalls(context.environment.clock)
         self._thread = EventLoopThread.acquire()
         self._runner = self._new_runner(retrying)
         self._register_metrics(self._runner)
@@ -152,10 +156,13 @@ class WaitingCallsOperator(Operator):
 
     def _new_runner(self, retrying: Retrying) -> CallRunner:
         function, spec, copier = self._function, self._spec, self.argument_copier
-        invoke, timeout = function.async_invoke, function.timeout
+        invoke, timeout, timed = function.async_invoke, function.timeout, self._timed
         if spec.threads:
-            self._threads = CallingThreads(self._thread, invoke, spec.threads, self.name)
+            blocking = invoke if timed is None else timed.blocking(invoke)
+            self._threads = CallingThreads(self._thread, blocking, spec.threads, self.name)
             invoke = self._threads.call
+        elif timed is not None:
+            invoke = timed.coroutine(invoke)
         if copier is not None:
             # A call begins anew behind a crash, and with each attempt.
             invoke, timeout = partial(_with_copy, copier, invoke), partial(_with_copy, copier, timeout)
@@ -246,6 +253,9 @@ class WaitingCallsOperator(Operator):
         """Completes the records of finished calls. Raises OperatorFailure with the records of one that has failed."""
         self.arrived.clear()
         batches, complete = self._batches, self._queue.complete
+        if batches is not None and self._timed is not None:
+            for rows, seconds in self._timed.taken():
+                batches.size.measured(rows, seconds)
         while self._inbox:
             for call in self._inbox.popleft():
                 request = call.request
@@ -254,15 +264,11 @@ class WaitingCallsOperator(Operator):
                         raise OperatorFailure(self.name, self.described([request]), call.error)
                     complete(request, call.results[0])
                 else:
-                    self._complete_batch(batches, request.records, call)
+                    self._complete_batch(request.records, call)
 
-    def _complete_batch(
-        self, batches: CallBatches, records: Sequence[PendingResult], call: AsyncCall
-    ) -> None:
+    def _complete_batch(self, records: Sequence[PendingResult], call: AsyncCall) -> None:
         if call.error is not None:
             raise OperatorFailure(self.name, self.described(records), call.error)
-        seconds = self.context.environment.clock.monotonic() - call.began
-        batches.size.measured(sum(record.size for record in records), seconds)
         for record, share in zip(records, self.shares_of(records, call.results), strict=True):
             self._queue.complete(record, share)
 

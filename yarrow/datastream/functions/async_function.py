@@ -48,8 +48,8 @@ class AsyncBatchFunction(Function):
     max_rows: int = 64
     #: The time that a row waits until a call has enough rows.
     max_wait: Duration = Duration.of_millis(10)
-    #: The time that a call should take at most. The rows of a call become fewer behind longer calls, and more again
-    #: behind shorter ones. None = half of the timeout.
+    #: The time that a call should take at most. A call has as many rows as fit into it by the cost of former calls. If
+    #: the fixed part of that cost alone is longer, calls are full. None = half of the timeout.
     latency: Duration | None = None
 
     @abstractmethod

@@ -44,5 +44,5 @@ def test_pauses_that_would_shrink_are_refused(first: float, factor: float) -> No
 def test_nobody_counts_growing_pauses_by_hand() -> None:
     by_hand = re.compile(r"(pause|delay|seconds|interval|backoff)\w* = min\([^)]*\*")
     found = [module_name(path) for path in engine_files() if by_hand.search(source(path))]
-    # The sizer of slices counts chunks between trials, not seconds.
-    assert found == ["yarrow.container.task.slice_sizer"]
+    # CallCost counts calls between trials, not seconds.
+    assert found == ["yarrow.container.sizing.call_cost"]

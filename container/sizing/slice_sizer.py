@@ -7,6 +7,8 @@ each cheaper.
 
 from __future__ import annotations
 
+from yarrow.container.sizing.call_cost import ROWS_PER_FIXED_COST, CallCost, Trials
+
 #: Chunks in a slice: one chunk aims at this share of the slice time, so that the clock is read a few times.
 _CHUNKS_PER_SLICE = 4
 #: More rows than fit into a cache gain nothing.
@@ -35,57 +37,8 @@ MIN_POLL_ROWS = 256
 #: A source of record batches is asked for as many rows as it gives within this many slices. Reading a block
 #: of a file takes longer than one slice, and asking for fewer rows would not make it shorter.
 _SLICES_PER_BATCH_POLL = 4
-#: Rows are added until the fixed cost of a call is a tenth of the whole.
-_ROWS_PER_FIXED_COST = 9
 #: Largest growth of a chunk for the sake of a fixed cost, because the estimate may be wrong.
 _GUESSED_CHANGE = 2
-#: If all chunks have one size, a fixed cost cannot be told from that of rows. So the first chunk, and then
-#: one in this many, is followed by one of twice the rows. The distance between two trials doubles each time,
-#: up to a limit.
-_CHUNKS_PER_TRIAL = 32
-_MAX_CHUNKS_PER_TRIAL = 1024
-#: Weight of all former calls against the present one.
-_MEMORY = 0.875
-#: A call that took this many times the expected time is no noise: the earlier estimate is dropped.
-_SURPRISE = 4
-
-
-class CallCost:
-    """The cost of a call as fixed + row x rows: least squares over the last calls."""
-
-    def __init__(self) -> None:
-        #: Seconds of a call without rows.
-        self.fixed = 0.0
-        #: Seconds of each row; None before the first call.
-        self.row: float | None = None
-        self._calls = self._rows = self._seconds = self._squares = self._products = 0.0
-
-    def measured(self, rows: int, seconds: float) -> None:
-        """Takes a measurement: a call with `rows` > 0 took `seconds`."""
-        if self.row is not None and seconds > _SURPRISE * (self.fixed + self.row * rows):
-            self._calls = self._rows = self._seconds = self._squares = self._products = 0.0
-            self.row = None
-        self._calls = self._calls * _MEMORY + 1
-        self._rows = self._rows * _MEMORY + rows
-        self._seconds = self._seconds * _MEMORY + seconds
-        self._squares = self._squares * _MEMORY + rows * rows
-        self._products = self._products * _MEMORY + rows * seconds
-        mean_rows, mean_seconds = self._rows / self._calls, self._seconds / self._calls
-        variance = max(0.0, self._squares / self._calls - mean_rows * mean_rows)
-        covariance = self._products / self._calls - mean_rows * mean_seconds
-        # Calls of one size say nothing of the slope: it stays, and at first the rows have the whole cost.
-        inertia = (mean_rows / 8) ** 2
-        former = mean_seconds / mean_rows if self.row is None else self.row
-        slope = (covariance + inertia * former) / (variance + inertia)
-        self.row = max(0.0, min(slope, seconds / rows, mean_seconds / mean_rows))
-        self.fixed = max(0.0, mean_seconds - self.row * mean_rows)
-
-    def rows_worth(self, more_seconds: float = 0.0) -> float:
-        """The rows over which the fixed cost is spread well; `more_seconds` is a row's cost outside the call."""
-        if self.fixed <= 0:
-            return 0.0
-        row = (self.row or 0.0) + more_seconds
-        return _ROWS_PER_FIXED_COST * self.fixed / row if row > 0 else float("inf")
 
 
 class SliceSizer:
@@ -96,7 +49,7 @@ class SliceSizer:
         self._max_rows = max_rows
         #: The measured cost of chunks.
         self.cost = CallCost()
-        self._trials = _Trials()
+        self._trials = Trials()
         #: Rows of the next chunk; the first has one row, because the function's cost is unknown.
         self.rows = 1
 
@@ -138,7 +91,7 @@ class PollSizer:
         self._slice_seconds = slice_seconds
         self._min_rows = MAX_CHUNK_ROWS if blocking else MIN_POLL_ROWS
         self._cost = CallCost()
-        self._trials = _Trials()
+        self._trials = Trials()
         #: Rows of the next poll.
         self.rows = self._min_rows
         #: Rows of the largest record batch that a poll gives in time.
@@ -154,24 +107,7 @@ class PollSizer:
         self.batch_rows = in_time * _SLICES_PER_BATCH_POLL
         worth = int(min(self._cost.rows_worth(run_seconds), self.rows * _GUESSED_CHANGE))
         wanted = max(min(chunk.rows, in_time), worth)
-        weighs = seconds * _ROWS_PER_FIXED_COST > run_seconds * rows
+        weighs = seconds * ROWS_PER_FIXED_COST > run_seconds * rows
         if weighs and wanted <= self.rows and self._trials.due():
             wanted = self.rows * 2
         self.rows = max(self._min_rows, min(wanted, self.rows * _CHANGE, MAX_CHUNK_ROWS))
-
-
-class _Trials:
-    """Decides when calls of one size are followed by a larger one, to measure its cost."""
-
-    def __init__(self) -> None:
-        self._left = 1
-        self._pause = _CHUNKS_PER_TRIAL
-
-    def due(self) -> bool:
-        """Notes another call of the same size; True if a larger one should follow."""
-        self._left -= 1
-        if self._left:
-            return False
-        self._left = self._pause
-        self._pause = min(2 * self._pause, _MAX_CHUNKS_PER_TRIAL)
-        return True
