@@ -77,10 +77,10 @@ class Blocking(AsyncFunction[Any, Any]):
 
 
 @pytest.fixture(autouse=True)
-def new_calls() -> Iterator[None]:
+def gated() -> Iterator[Calls]:
     global calls
     calls = Calls()
-    yield
+    yield calls
     assert loop_is_idle()
 
 
@@ -172,26 +172,52 @@ def test_a_call_that_ends_after_its_job_disturbs_nobody() -> None:
 
 
 class Clocked(AsyncBatchFunction):
-    """Each call takes 150 ms of a latency of 200 ms, however many rows it has."""
+    """Calls take so many seconds of a latency of 200 ms, however many rows they have."""
 
     max_rows = 8
     latency = Duration.of_millis(200)
     clock: ClassVar[ManualClock]
+    seconds: ClassVar[float]
     sizes: ClassVar[list[int]]
 
     def async_invoke(self, values: list[int]) -> list[int]:
-        Clocked.clock.advance(0.15)
+        Clocked.clock.advance(Clocked.seconds)
         Clocked.sizes.append(len(values))
         return values
 
 
-def test_the_wait_for_a_thread_makes_no_call_of_many_rows_smaller() -> None:
-    Clocked.clock, Clocked.sizes = ManualClock(1_000_000), []
+@pytest.mark.parametrize(("seconds", "smaller"), [(0.15, 0), (0.25, 6)])
+def test_calls_for_many_rows_stay_full_though_they_wait_for_a_thread(seconds: float, smaller: int) -> None:
+    """Above the latency, a few smaller calls show that fewer rows do not help."""
+    Clocked.clock, Clocked.sizes, Clocked.seconds = ManualClock(1_000_000), [], seconds
     with OperatorHarness(
         lambda rows: AsyncDataStream.ordered_wait(rows, Clocked(), MINUTE, 64, threads=1), clock=Clocked.clock
     ) as harness:
         for turn in range(1, 7):
-            # Eight calls wait for the one thread.
             harness.push(*range(64))
             run_until(harness, lambda number=64 * turn: len(harness.output) == number)  # type: ignore[misc]
-        assert Clocked.sizes == [8] * 48
+        assert sum(size < 8 for size in Clocked.sizes) <= smaller
+        assert Clocked.sizes[-8:] == [8] * 8
+
+
+def test_rows_wait_for_others_while_all_threads_have_calls(gated: Calls) -> None:
+    with OperatorHarness(
+        lambda rows: AsyncDataStream.ordered_wait(rows, BlockingBatches(), MINUTE, 8, threads=1)
+    ) as harness:
+        for value in range(8):
+            # Each row waits for longer than a batch does.
+            harness.push(value)
+            harness.advance(1)
+        gated.until_open(1)
+        for sent in ((0,), (1, 2, 3, 4), (5, 6, 7)):
+            gated.release(sent, list(sent))
+        run_until(harness, lambda: harness.output == list(range(8)))
+        assert gated.begun == [(0,), (1, 2, 3, 4), (5, 6, 7)]
+
+
+class BlockingBatches(AsyncBatchFunction):
+    max_rows = 4
+
+    def async_invoke(self, values: list[Any]) -> list[Any]:
+        answer: list[Any] = calls.wait(tuple(values))
+        return answer

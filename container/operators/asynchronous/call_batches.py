@@ -89,10 +89,19 @@ class CallBatches:
         """The time (epoch ms) at which `take` gives a call at the latest; None = no record waits."""
         return self._waiting[0][1] if self._waiting else None
 
-    def take(self, now: int | None) -> list[list[PendingResult]]:
-        """Takes out the records of each call that begins at `now` (epoch ms); None = of all records."""
-        calls = []
-        while self._waiting and (now is None or self._rows >= self.size.rows or self._waiting[0][1] <= now):
+    def take(self, now: int | None, free: int | None = None) -> list[list[PendingResult]]:
+        """Takes out the records of each call that begins at `now` (epoch ms); None = of all records.
+
+        `free` calls can run at once, and one full call may begin ahead of that. Other records wait, so that more of
+        them share a call. None = any number can run.
+        """
+        calls: list[list[PendingResult]] = []
+        while self._waiting:
+            is_full = self._rows >= self.size.rows
+            if not is_full and now is not None and self._waiting[0][1] > now:
+                break
+            if free is not None and len(calls) >= free + is_full:
+                break
             calls.append(self._next())
         return calls
 

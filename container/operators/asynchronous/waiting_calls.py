@@ -77,6 +77,8 @@ class WaitingCallsOperator(Operator):
         self._queue = ResultQueue.of(spec.order)
         #: Records that wait for a call of several; None = each record has a call of its own.
         self._batches = None if spec.batch is None else CallBatches(spec.batch)
+        #: Calls for many rows that have begun and not ended.
+        self._under_way = 0
         #: Measures calls for the size of batches.
         self._timed: TimedCalls | None = None
         self._runner: CallRunner | None = None
@@ -232,9 +234,15 @@ class WaitingCallsOperator(Operator):
     def _begin_batches(self, now: int | None) -> None:
         """Begins the calls that are due at `now` (epoch ms); None = those of all records that wait."""
         if self._batches is not None:
-            self._submit(
-                [BatchCall(records, self.argument_of(records)) for records in self._batches.take(now)]
-            )
+            taken = self._batches.take(now, self._free_calls)
+            self._under_way += len(taken)
+            self._submit([BatchCall(records, self.argument_of(records)) for records in taken])
+
+    @property
+    def _free_calls(self) -> int | None:
+        """Number of threads without a call, -1 if a call waits for one; None = calls for many rows need no thread."""
+        threads = self._spec.threads
+        return threads - self._under_way if threads else None
 
     def _submit(self, requests: Sequence[Request]) -> None:
         if requests:
@@ -265,10 +273,12 @@ class WaitingCallsOperator(Operator):
                     complete(request, call.results[0])
                 else:
                     self._complete_batch(request.records, call)
+        self._begin_batches(self.context.environment.clock.epoch_ms())
 
     def _complete_batch(self, records: Sequence[PendingResult], call: AsyncCall) -> None:
         if call.error is not None:
             raise OperatorFailure(self.name, self.described(records), call.error)
+        self._under_way -= 1
         for record, share in zip(records, self.shares_of(records, call.results), strict=True):
             self._queue.complete(record, share)
 
@@ -301,7 +311,8 @@ class WaitingCallsOperator(Operator):
     def next_timer(self) -> int | None:
         if self._queue.may_leave:
             return 0
-        return None if self._batches is None else self._batches.due
+        free = self._free_calls
+        return None if self._batches is None or (free is not None and free <= 0) else self._batches.due
 
     def fire_timers(self, now: int, deadline: float) -> Iterator[Any]:
         self._begin_batches(now)
