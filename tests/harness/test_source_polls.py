@@ -369,6 +369,26 @@ def in_batches(env: Any) -> Any:
     return stream.map_batches(request, pa.schema([("value", pa.int64())])).map(lambda row: row)
 
 
+def in_a_loop(env: Any) -> Any:
+    """Each row goes round once, and both times to the sink."""
+    stream = env.from_source(Polled(), WatermarkStrategy.no_watermarks(), "polled").map(run_row, Types.LONG())
+    loop = stream.iterate()
+    loop.sink_to(Requests())
+    loop.close_with(loop.filter(lambda number: number >= 0).map(lambda number: -1 - number, Types.LONG()))
+    return loop
+
+
+@pytest.mark.slow
+def test_what_a_sink_costs_by_itself_is_spread_over_the_feedback_of_a_loop_too() -> None:
+    World.end, Requests.written = 100_000, []
+    began = World.clock.monotonic()
+    with OperatorHarness(in_a_loop, inputs=0, clock=World.clock) as running:
+        begin(running)
+        running.run()
+        assert len(running.output) == sum(Requests.written) == 2 * World.end
+    assert 2 * World.end / 2048 * 0.01 / (World.clock.monotonic() - began) > 0.8, Requests.written
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("fragment", [with_requests, in_batches])
 def test_what_a_sink_or_a_function_of_batches_costs_by_itself_is_spread_too(fragment: Any) -> None:

@@ -147,22 +147,41 @@ class FeedbackChannel:
         return bool(self._queue) and type(self._queue[0]) is not _Barrier
 
     def take(self, most: int) -> RowBatch | LoopMarker | None:
-        """The next rows, `most` at once, or a marker; None if none waits, or the head has to cut first."""
+        """The next rows, `most` at once, or a marker; None if none waits, or the head has to cut first.
+
+        Batches in memory that came one behind the other are joined.
+        """
         with self._lock:
             if not self.has_data:
                 return None
-            entry = self._queue.popleft()
-            if isinstance(entry, LoopMarker):
-                return entry
-            assert not isinstance(entry, _Barrier)
-            batch, size = self._loaded(entry)
-            taken, rest = _divided(batch, most)
-            left = size * len(rest) // len(batch)
-            if len(rest):
-                self._queue.appendleft(_Waiting(rest, left))
-            self.waiting_rows -= len(taken)
-            self.waiting_bytes -= size - left
-            return taken
+            first = self._queue[0]
+            if isinstance(first, LoopMarker):
+                self._queue.popleft()
+                return first
+            parts: list[RowBatch] = []
+            rows = 0
+            while rows < most and self._queue and self._has_rows(joined=rows > 0):
+                parts.append(self._part(most - rows))
+                rows += len(parts[-1])
+            return _joined(parts)
+
+    def _has_rows(self, *, joined: bool) -> bool:
+        """True if rows come next; those on disk are never joined to others."""
+        kind = type(self._queue[0])
+        return kind is _Waiting or (kind is SpilledBatch and not joined)
+
+    def _part(self, most: int) -> RowBatch:
+        """Takes out at most so many rows of the first batch."""
+        entry = self._queue.popleft()
+        assert not isinstance(entry, _Barrier | LoopMarker)
+        batch, size = self._loaded(entry)
+        taken, rest = _divided(batch, most)
+        left = size * len(rest) // len(batch)
+        if len(rest):
+            self._queue.appendleft(_Waiting(rest, left))
+        self.waiting_rows -= len(taken)
+        self.waiting_bytes -= size - left
+        return taken
 
     def _loaded(self, entry: _Waiting | SpilledBatch) -> _Waiting:
         """A batch in memory; what was on disk counts as memory from now on."""
@@ -255,6 +274,15 @@ class FeedbackChannel:
     def _copied(self, batch: RowBatch) -> RowBatch:
         copy = None if self._head is None else self._head.copy
         return batch if copy is None else RowBatch(list(map(copy, batch.rows)), batch.timestamps)
+
+
+def _joined(parts: list[RowBatch]) -> RowBatch:
+    if len(parts) == 1:
+        return parts[0]
+    rows = [row for part in parts for row in part.rows]
+    if all(part.timestamps is None for part in parts):
+        return RowBatch(rows)
+    return RowBatch(rows, [stamp for part in parts for stamp in part.timestamps or [None] * len(part)])
 
 
 def _divided(batch: RowBatch, most: int) -> tuple[RowBatch, RowBatch]:

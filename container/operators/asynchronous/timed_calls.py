@@ -1,7 +1,7 @@
 """TimedCalls: measures the attempts of an AsyncBatchFunction where they run.
 
 Owner: the event loop or a calling thread adds, and the task thread takes. The time of an attempt begins when the loop
-or a thread takes it, so waits for a free thread and for the task do not count. Must not know the size of calls.
+or a thread takes it. Waits for a free thread and for the task do not count. Must not know the size of calls.
 """
 
 from __future__ import annotations

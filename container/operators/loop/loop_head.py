@@ -17,9 +17,10 @@ from yarrow.container.network.feedback.feedback_spill import FeedbackSpill
 from yarrow.container.operators.base import Emit, RowOperator, TimeResults, declared_type, input_type_of
 from yarrow.container.operators.loop.loop_rounds import LoopRounds
 from yarrow.container.operators.registry import runs
+from yarrow.container.sizing.slice_sizer import SliceSizer
 from yarrow.datastream.state import ListStateDescriptor
 from yarrow.runtime.common.clock import perf_counter
-from yarrow.runtime.config.options import taskmanager
+from yarrow.runtime.config.options import execution, taskmanager
 from yarrow.runtime.data.elements import LoopMarker, RowBatch
 from yarrow.runtime.data.immutability import copier_for
 from yarrow.runtime.data.serializers.serializers import serializer_for
@@ -30,10 +31,8 @@ from yarrow.runtime.snapshot.handles import OperatorStateMode
 #: Name of the operator's list state; part of the format of savepoints.
 FEEDBACK = "loop-feedback"
 
-#: Rows of restored feedback in a batch, and most rows that run before the operator looks at the time.
+#: Rows of restored feedback in a batch.
 _BATCH_ROWS = 1024
-#: Seconds that such rows should take.
-_PIECE_SECONDS = 0.001
 
 
 @runs(LoopHeadOperator)
@@ -56,7 +55,6 @@ class LoopHead(RowOperator):
         self._channel: FeedbackChannel | None = None
         self._open = False
         self._rounds = LoopRounds(spec.max_wait_ms, 0)
-        self._most = 16
 
     # ------------------------------------------------------------------ life cycle
 
@@ -71,6 +69,8 @@ class LoopHead(RowOperator):
         self._state.clear()
         self._rounds = LoopRounds(self._spec.max_wait_ms, self.markers.quiet_rounds)
         self._window = settings.get(taskmanager.LOOP_INPUT_BOUND).bytes
+        #: Rows of feedback that run before the operator looks at the time.
+        self._pieces = SliceSizer(settings.get(execution.SLICE_TIME).seconds)
         self._channel = environment.loops.acquire(self._spec.loop)
         head = FeedbackHead(
             environment.wake,
@@ -120,19 +120,16 @@ class LoopHead(RowOperator):
     def fire_timers(self, now: int, deadline: float) -> TimeResults:
         """Emits waiting feedback and, behind it, the next marker."""
         assert self._channel is not None
-        while (entry := self._channel.take(self._most)) is not None:
+        seconds = self.context.environment.clock.monotonic
+        while (entry := self._channel.take(self._pieces.rows)) is not None:
             if isinstance(entry, LoopMarker):
                 self._rounds.returned(entry.round, entry.quiet_rounds)
                 continue
             self._rounds.note_feedback(now)
-            began = perf_counter()
+            began = seconds()
             self.emit_again(self._spec.feedback_tag, entry.rows, entry.timestamps)
-            ended = perf_counter()
-            if ended - began < _PIECE_SECONDS:
-                self._most = min(_BATCH_ROWS, 2 * self._most)
-            else:
-                self._most = max(1, self._most // 2)
-            if ended > deadline:
+            self._pieces.measured(len(entry), seconds() - began)
+            if perf_counter() > deadline:
                 return ()
         due = self._rounds.due_ms
         if due is not None and due <= now and not self._channel.has_data:

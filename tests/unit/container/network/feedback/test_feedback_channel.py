@@ -80,6 +80,20 @@ def test_a_batch_is_taken_in_pieces_with_its_timestamps(head: Head) -> None:
     assert (second.rows, second.timestamps) == ([3], [30])
 
 
+def test_small_batches_are_taken_together_up_to_a_marker(head: Head) -> None:
+    channel = head.open()
+    for batch in (rows(1), RowBatch([2, 3], [20, None]), rows(4, 5)):
+        channel.put(batch)
+    channel.put_marker(LoopMarker(1, 7, 0))
+    channel.put(rows(6))
+    joined, rest = channel.take(4), channel.take(4)
+    assert isinstance(joined, RowBatch) and isinstance(rest, RowBatch)
+    assert (joined.rows, joined.timestamps) == ([1, 2, 3, 4], [None, 20, None, None])
+    assert (rest.rows, rest.timestamps, channel.waiting_rows) == ([5], None, 1)
+    assert isinstance(channel.take(4), LoopMarker)
+    assert drained(channel) == [6] and channel.waiting_bytes == 0
+
+
 def test_the_head_is_woken_by_the_first_row_alone(head: Head) -> None:
     channel = head.open()
     channel.put(rows(1))
