@@ -263,7 +263,7 @@ class Fragment:
                 found.append(compiler.compile_behind(index, None, with_timestamps=stamped))
         for operator in operators:
             operator.context.state.dispose()
-        return [code.source for code in found]
+        return [code.shown for code in found]
 
     # ------------------------------------------------------------------ running
 

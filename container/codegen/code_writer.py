@@ -13,7 +13,7 @@ from types import BuiltinMethodType
 from typing import Any
 
 from yarrow.container.codegen.inlined_call import InlinedCall, InlinedCalls
-from yarrow.container.protocol.failure import GENERATED_PREFIX
+from yarrow.container.protocol.failure import GENERATED_PREFIX, short_record
 from yarrow.container.state.value_table import KeysAhead
 
 _numbers = itertools.count(1)
@@ -57,6 +57,7 @@ class CodeWriter:
         self._body = _Body("", "")
         self._subroutines: list[_Body] = []
         self._bound: dict[str, Any] = {}
+        self._constants: list[str] = []
         self._temporaries = itertools.count()
         self.owner: tuple[int, str] | None = None
         #: Whether functions may be written into the loop: see user_calls.
@@ -75,6 +76,12 @@ class CodeWriter:
     def bind_as(self, name: str, value: Any) -> str:
         """Binds `value` under a fixed name, once."""
         self._bound.setdefault(name, value)
+        return name
+
+    def bind_constant(self, value: Any) -> str:
+        """A parameter name that holds a constant of an inlined function."""
+        name = self.bind("constant", value)
+        self._constants.append(name)
         return name
 
     def fresh(self, prefix: str) -> str:
@@ -192,7 +199,11 @@ class CodeWriter:
         # A tuple without mtime stays until the entry is deleted: linecache.checkcache ignores it.
         linecache.cache[file_name] = (len(source), None, source.splitlines(True), file_name)
         function = namespace[name]
-        return CompiledCode(function, source, file_name, tuple(owners), self.inlined_calls, self.keys_ahead)
+        compiled = CompiledCode(
+            function, source, file_name, tuple(owners), self.inlined_calls, self.keys_ahead
+        )
+        compiled.constants = {constant: self._bound[constant] for constant in self._constants}
+        return compiled
 
 
 class CompiledCode:
@@ -215,11 +226,19 @@ class CompiledCode:
         self._owners = owners
         #: The functions that lines compute instead of calling them.
         self.inlined_calls = calls
+        #: The constants of inlined functions by their names in the source.
+        self.constants: dict[str, object] = {}
 
     def owner_of_line(self, line: int) -> tuple[int, str] | None:
         """Index of the operator of a source line, and the variable of its record."""
         position = line - 1
         return self._owners[position] if 0 <= position < len(self._owners) else None
+
+    @property
+    def shown(self) -> str:
+        """The source for people, with the values of constants."""
+        values = [f"# {name} = {short_record(value)}\n" for name, value in self.constants.items()]
+        return self.source + "".join(values)
 
     @property
     def owner_lines(self) -> list[tuple[int, int]]:

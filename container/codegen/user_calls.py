@@ -61,12 +61,12 @@ def _written(
     names = _names(code, function, arguments)
     lines: list[str] = []
     for assignment in function.formula.assignments:
-        value = source_of(assignment.value, names, code.bind)
+        value = source_of(assignment.value, names, code.bind_constant)
         variables = [code.fresh("u") for _ in assignment.targets]
         names |= zip(assignment.targets, map(_loaded, variables), strict=True)
         left = "".join(f"{variable}, " for variable in variables) if assignment.unpacks else variables[0]
         lines.append(f"{left} = {value}")
-    result = source_of(function.formula.result, names, code.bind)
+    result = source_of(function.formula.result, names, code.bind_constant)
     for line in lines:
         code.line(line, call)
     return result, call

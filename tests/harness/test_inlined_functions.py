@@ -123,6 +123,22 @@ def test_a_tracer_sees_each_call() -> None:
     assert seen == [1, 2]
 
 
+def test_a_profiler_sees_each_call() -> None:
+    seen = []
+
+    def profile(frame: Any, kind: str, argument: Any) -> None:
+        if kind == "call" and frame.f_code.co_qualname == "Inverse.map":
+            seen.append(frame.f_locals["value"])
+
+    former = sys.getprofile()
+    sys.setprofile(profile)
+    try:
+        output_of(lambda s: s.map(Inverse(6)), [1, 2])
+    finally:
+        sys.setprofile(former)
+    assert seen == [1, 2]
+
+
 FUNCTIONS: dict[str, tuple[Fragment, list[Any]]] = {
     "map by a lambda": (lambda s: s.map(lambda v: v + 1).map(lambda v: 6 / v), [1, -1]),
     "map by a method": (lambda s: s.map(Inverse(6)), [1, 0]),

@@ -12,8 +12,8 @@ from typing import Any
 
 from yarrow.container.codegen.inlining.formulas import NotInlined
 
-#: Binds an object; gives the name of its variable.
-Bind = Callable[[str, Any], str]
+#: Binds a constant; gives the name of its variable.
+Bind = Callable[[Any], str]
 
 
 def source_of(expression: ast.expr, names: Mapping[str, ast.expr], bind: Bind) -> str:
@@ -61,7 +61,7 @@ class _Renaming(ast.NodeTransformer):
         if type(value) is int and abs(value) < 1 << 63:
             number = ast.Constant(value=abs(value))
             return number if value >= 0 else ast.UnaryOp(op=ast.USub(), operand=number)
-        return ast.Name(id=self._bind("constant", value), ctx=ast.Load())
+        return ast.Name(id=self._bind(value), ctx=ast.Load())
 
     def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.expr:
         parts = [

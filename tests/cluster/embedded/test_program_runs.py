@@ -92,6 +92,29 @@ except Exception as error:
     assert "failed in parse, at the record 'x7'" in outcome.out
 
 
+def test_an_inlined_lambda_that_fails_shows_its_line(tmp_path: Path) -> None:
+    text = (
+        _HEAD
+        + """
+numbers = env.from_collection([1, 2, 0])
+numbers.map(lambda x: x + 1).map(lambda x: 12 / (x - 1)).name("divide").print()
+try:
+    env.execute("numbers")
+except Exception as error:
+    print(error)
+    raise SystemExit(3)
+"""
+    )
+    outcome = run(tmp_path, text)
+    assert outcome.status == 3
+    lines = [line for line in outcome.out.splitlines() if not line.startswith(("1> ", "2> "))]
+    assert lines[0] == "Traceback (most recent call last):"
+    assert "job.py" in lines[1] and "in <lambda>" in lines[1]
+    assert "12 / (x - 1)" in lines[2]
+    assert "ZeroDivisionError: division by zero" in outcome.out
+    assert "failed in divide, at the record 1" in outcome.out
+
+
 @pytest.mark.parametrize(
     ("body", "expected"),
     [

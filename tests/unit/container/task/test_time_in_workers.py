@@ -199,3 +199,12 @@ def test_generated_code_is_shown_as_it_runs(capsys: pytest.CaptureFixture[str]) 
     # The assigner, which returns its record, is written into the loop.
     assert "t2 = v0\n" in shown
     assert "extract_" not in shown
+
+
+def test_constants_of_inlined_functions_are_shown_below_the_code(capsys: pytest.CaptureFixture[str]) -> None:
+    env = environment()
+    env.from_collection([1, 2]).map(lambda x: f"key\n{x}").print()
+    print_generated_code(env.get_job_graph("texts"))
+    shown = capsys.readouterr().out
+    assert "= f'{constant_" in shown
+    assert " = 'key\\n'\n" in shown
