@@ -12,7 +12,7 @@ from yarrow.runtime.graph.job_graph import JobGraph
 
 
 def print_generated_code(graph: JobGraph) -> None:
-    """Prints the functions of each vertex's first subtask; bound objects appear by name, constants with their values."""
+    """Prints the functions of each vertex's first task. Bound objects appear by name, constants with their values."""
     from yarrow.container.fragment import Fragment, FragmentSubtask
 
     first = [FragmentSubtask(vertex.id) for vertex in graph.vertices]

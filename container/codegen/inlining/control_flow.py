@@ -72,7 +72,10 @@ class ControlFlow:
                 return _Arm(value, None)
             if step.name == "JUMP_FORWARD":
                 return _Arm(_top(stack), step.target)
-            if step.name in _TESTS:
+            if step.name in _TESTS and self._steps[step.target - 1].name in _SHORT:
+                stack.append(self._group(at, stack, step.target - 1))
+                at = step.target - 1
+            elif step.name in _TESTS:
                 arm = self._choice(self._folded(self._test(at, stack), stack), stack, stop)
                 if arm.end is None:
                     return arm
@@ -111,6 +114,14 @@ class ControlFlow:
         if arm.end != step.target:
             raise NotInlined("it jumps out of a condition")
         return _combined(kind, left, arm.value)
+
+    def _group(self, at: int, stack: Stack, end: int) -> ast.expr:
+        """`left or right` of `(left or right) and ...`, or `left and right` of `left and right or ...`."""
+        test = self._test(at, stack)
+        arm = self._arm(at + 1, [], end)
+        if arm.end != end:
+            raise NotInlined("it jumps out of a condition")
+        return _combined(ast.And if test.next == test.yes else ast.Or, test.condition, arm.value)
 
     def _choice(self, test: _Test, stack: Stack, stop: int | None) -> _Arm:
         """The two values behind a condition, in the order in which they stand."""
