@@ -19,16 +19,12 @@ from tests.support.free_ports import free_port
 
 HERE = Path(__file__).parent
 POSTGRES = Path("/usr/lib/postgresql/15/bin")
-#: Folder -> settings of the connector and its converter, and what the table's log has of old rows.
+#: Folder -> settings of the connector and its converter.
 RUNS = {
     "described": ["converter.schemas.enable=true"],
     "described-connect-times": ["converter.schemas.enable=true", "time.precision.mode=connect"],
     "described-nanoseconds": ["converter.schemas.enable=true", "time.precision.mode=nanoseconds"],
-    "keys-alone": [
-        "converter.schemas.enable=false",
-        "replica.identity=DEFAULT",
-        "decimal.handling.mode=string",
-    ],
+    "keys-alone": ["converter.schemas.enable=false", "decimal.handling.mode=string"],
     "plain": ["converter.schemas.enable=false", "decimal.handling.mode=string"],
     "plain-iso-times": [
         "converter.schemas.enable=false",
@@ -36,6 +32,25 @@ RUNS = {
         "time.precision.mode=isostring",
     ],
 }
+#: Settings of all runs.
+COMMON = [
+    "name=golden",
+    "connector.class=io.debezium.connector.postgresql.PostgresConnector",
+    "offset.storage=org.apache.kafka.connect.storage.MemoryOffsetBackingStore",
+    "plugin.name=pgoutput",
+    "database.hostname=127.0.0.1",
+    "database.user=postgres",
+    "database.dbname=postgres",
+    "slot.drop.on.stop=true",
+    "topic.prefix=golden",
+    "table.include.list=shop.goods",
+]
+
+
+def statements(name: str) -> str:
+    """The SQL of a run: with the replica identity DEFAULT the log has the keys of old rows alone."""
+    text = (HERE / "goods-postgresql.sql").read_text()
+    return text.replace("IDENTITY FULL", "IDENTITY DEFAULT") if name == "keys-alone" else text
 
 
 def run(*command: str | Path, user: str | None = None) -> None:
@@ -72,15 +87,10 @@ def main() -> None:
             for name, settings in RUNS.items():
                 shutil.rmtree(HERE / name, ignore_errors=True)
                 (HERE / name).mkdir()
-                run(
-                    "java",
-                    "-cp",
-                    f"{jars}/*",
-                    HERE / "DebeziumMessages.java",
-                    str(port),
-                    HERE / name,
-                    *settings,
-                )
+                program: list[str | Path] = ["java", "-cp", f"{jars}/*", HERE / "DebeziumMessages.java"]
+                address = f"jdbc:postgresql://127.0.0.1:{port}/postgres?user=postgres"
+                given = [*COMMON, f"database.port={port}", *settings]
+                run(*program, address, statements(name), HERE / name, *given)
 
 
 if __name__ == "__main__":
