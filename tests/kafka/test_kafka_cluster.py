@@ -13,9 +13,11 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from tests.support.kafka.__main__ import main
-from tests.support.kafka.cluster import KafkaCluster
+from tests.support.kafka.cluster import POM, KafkaCluster
 from tests.support.kafka.run_clusters import OWN
-from tests.support.services import processes
+from tests.support.services import class_archive, processes
+from tests.support.services.jars import jar_folder
+from tests.support.services.system_packages import java_home
 
 pytestmark = pytest.mark.kafka
 
@@ -105,3 +107,28 @@ def test_the_command_starts_shows_and_stops(tmp_path: Path, capsys: pytest.Captu
         assert main(["down", *place]) == 0
     assert main(["down", *place]) == 0
     assert list(tmp_path.iterdir()) == []
+
+
+def test_java_takes_the_archive_that_it_has_written_also_with_a_folder_behind_the_jars(
+    tmp_path: Path,
+) -> None:
+    java, jars = str(java_home()), tmp_path / "jars"
+    jars.mkdir()
+    for jar in jar_folder(POM, "kafka").glob("*.jar"):
+        (jars / jar.name).symlink_to(jar)
+    (tmp_path / "a file").touch()
+
+    def random_uuid(*flags: str) -> str:
+        command = [f"{java}/bin/java", "-XX:+UseSerialGC", *flags, "-cp", f"{jars}/*:{tmp_path}"]
+        done = subprocess.run(
+            [*command, "kafka.tools.StorageTool", "random-uuid"], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    random_uuid(*class_archive.daemon_flags(java, jars))
+    class_archive.write(java, jars)
+    # With -Xshare:on Java ends if it cannot take the archive.
+    flags = class_archive.use_flags(java, jars)
+    assert len(flags) > 1
+    assert len(random_uuid("-Xshare:on", *flags).split()) == 1

@@ -40,7 +40,7 @@ from tests.support.hadoop.layout import (
 )
 from tests.support.hadoop.leftovers import Leftovers, Places, znodes_below
 from tests.support.hadoop.state import ClusterState
-from tests.support.services import ports, processes, serving
+from tests.support.services import class_archive, ports, processes, serving
 from tests.support.services.daemon_status import DaemonStatus, is_alive, status_of
 from tests.support.services.folder_lock import locked
 from tests.support.services.system_packages import java_home
@@ -180,6 +180,7 @@ class HadoopCluster:
                 return False
             processes.stop(known.processes.values(), _STOP_SECONDS)
             self.kill_containers()
+            class_archive.write(known.java_home, Path(known.jars))
             known.processes.clear()
             state.save(self._layout, known)
             if not keep:
@@ -386,10 +387,12 @@ class HadoopCluster:
             f"-Xmx{daemon.heap}m",
             *launchers.LEAN,
             *launchers.MODULES,
+            *class_archive.daemon_flags(known.java_home, Path(known.jars)),
             "-Dhadoop.root.logger=INFO,console",
             "-Djava.net.preferIPv4Stack=true",
             "-cp",
-            f"{self._layout.conf_of(daemon.name)}:{known.jars}/*",
+            # A folder before the jars would keep Java from the archive. No jar has files of the same names.
+            f"{known.jars}/*:{self._layout.conf_of(daemon.name)}",
             daemon.main,
         ]
 

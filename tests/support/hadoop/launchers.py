@@ -9,6 +9,8 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
+from tests.support.services import class_archive
+
 #: Flags that make a short-lived or small Java program start fast and stay lean.
 LEAN = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-XX:-UsePerfData")
 #: What Hadoop's code needs from Java's modules.
@@ -25,7 +27,7 @@ jars={jars}
 
 run() {{
     exec "$JAVA_HOME/bin/java" -Xmx256m {flags} ${{HADOOP_OPTS:-}} ${{HADOOP_CLIENT_OPTS:-}} \\
-        -cp "$HADOOP_CONF_DIR:$jars/*" "$@"
+        -cp "$jars/*:$HADOOP_CONF_DIR" "$@"
 }}
 
 classpath() {{
@@ -68,9 +70,8 @@ _MAINS = {
 
 def script(name: str, java_home: Path, conf: Path, jars: Path) -> str:
     """The text of one launcher."""
-    head = _HEAD.format(
-        java_home=java_home, conf=conf, jars=shlex.quote(str(jars)), flags=" ".join((*LEAN, *MODULES))
-    )
+    flags = (*LEAN, *MODULES, *class_archive.use_flags(str(java_home), jars))
+    head = _HEAD.format(java_home=java_home, conf=conf, jars=shlex.quote(str(jars)), flags=" ".join(flags))
     cases = "".join(f'    {words}) run {main} "$@" ;;\n' for words, main in _MAINS[name].items())
     known = " ".join(["classpath", "version", *_MAINS[name]]).replace("app|", "")
     return (

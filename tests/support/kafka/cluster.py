@@ -20,7 +20,7 @@ from tests.support.kafka import configuration, readiness, state
 from tests.support.kafka.credentials import Credentials
 from tests.support.kafka.layout import LOOPBACK, Layout, default_directory, node_names
 from tests.support.kafka.state import ClusterState
-from tests.support.services import ports, processes, serving
+from tests.support.services import class_archive, ports, processes, serving
 from tests.support.services.daemon_status import DaemonStatus, is_alive, status_of
 from tests.support.services.errors import ServiceError
 from tests.support.services.folder_lock import locked
@@ -126,6 +126,7 @@ class KafkaCluster:
                 return False
             # Nobody reads the data again: there is nothing to wait for.
             processes.stop(known.processes.values(), _STOP_SECONDS if keep else 0.0)
+            class_archive.write(known.java_home, Path(known.jars))
             known.processes.clear()
             state.save(self._layout, known)
             if not keep:
@@ -258,6 +259,7 @@ class KafkaCluster:
             str(Path(known.java_home) / "bin" / "java"),
             f"-Xmx{_HEAP_MB}m",
             *_LEAN,
+            *class_archive.daemon_flags(known.java_home, Path(known.jars)),
             "-Djava.net.preferIPv4Stack=true",
             f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={self.credentials.token_keys.as_uri()}",
             f"-Dlog4j2.configurationFile={self._layout.logging}",
