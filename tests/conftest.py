@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import gc
 import logging
 import os
 import shutil
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import psutil
@@ -80,6 +81,20 @@ USUAL = 1.5
 
 #: Seconds a test's processes and threads have to end after it.
 GRACE = 180.0
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collects tests without searches for garbage, which take a quarter of the time and find next to none.
+
+    Afterwards no search looks at the modules and tests, which stay as long as the process.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(trylast=True)
