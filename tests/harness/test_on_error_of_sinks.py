@@ -13,13 +13,15 @@ from tests.support.worker_harness import JobFailedInHarness, WorkerHarness
 from yarrow.common import Encoder
 from yarrow.common.typeinfo import Types
 from yarrow.container.operators.limited_rate import LimitedRate
-from yarrow.datastream import SinkFunction, StreamExecutionEnvironment
+from yarrow.datastream import DataStream, SinkFunction, StreamExecutionEnvironment
 from yarrow.datastream.connectors.base import RefusedRowError, Sink, SinkWriter, SinkWriterContext
 from yarrow.datastream.connectors.file_sink_files import PartFile
 from yarrow.datastream.connectors.file_system import BucketAssigner, FileSink
 from yarrow.datastream.formats.parquet import ParquetBulkWriters
 from yarrow.runtime.common.errors import InvalidProgramError
 from yarrow.runtime.data.errors import RowFormatError
+from yarrow.runtime.data.serializers.serializers import serializer_for
+from yarrow.testing.operator_harness import OperatorHarness
 
 
 class Appends(SinkFunction[int]):
@@ -133,6 +135,23 @@ def test_rows_that_a_limited_sink_takes_or_refuses_take_its_permits(
     with WorkerHarness(1, processes=False) as harness:
         harness.run(env.get_job_graph())
     assert sum(used) == 10
+
+
+class ChangesAndFails(SinkFunction[dict[str, int]]):
+    def invoke(self, value: dict[str, int], context: Any) -> None:
+        value["n"] = 0
+        raise ValueError("changed")
+
+
+def test_a_letter_of_a_sink_function_holds_the_record_as_it_came() -> None:
+    def fragment(stream: DataStream) -> list[DataStream]:
+        return [stream.add_sink(ChangesAndFails()).on_error("dead_letter").dead_letters()]
+
+    with OperatorHarness(fragment) as harness:
+        harness.push({"n": 7})
+        harness.end()
+        (letter,) = harness.outputs(0)
+    assert serializer_for(None).load_rows(letter.raw) == [{"n": 7}]
 
 
 def test_the_bytes_of_a_limited_file_sink_take_its_permits(
