@@ -9,7 +9,7 @@ Jobs do not restart from an intermediate savepoint, and sinks do not commit beca
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from yarrow.am.checkpoint.cleaner import CheckpointsCleaner
 from yarrow.am.checkpoint.completed import CompletedCheckpoint, CompletedCheckpointStore, Dropped
@@ -47,7 +47,7 @@ from yarrow.am.checkpoint.pending import (
     CheckpointState,
     PendingCheckpoint,
 )
-from yarrow.am.checkpoint.plan import Participants
+from yarrow.am.checkpoint.plan import FINISHED_TASKS, Participants
 from yarrow.am.checkpoint.request_decider import CheckpointRequestDecider
 from yarrow.am.checkpoint.settings import CheckpointSettings
 from yarrow.am.checkpoint.shared_state import SharedStateRegistry
@@ -154,7 +154,7 @@ class CheckpointCoordinator:
     def _react(self, event: Event) -> list[Action]:
         match event:
             case Wake():
-                return []
+                return [action for pending in self._pending.values() for action in self._reach(pending)]
             case Requested():
                 return self._request(event)
             case LocationReady(checkpoint_id, location):
@@ -240,11 +240,33 @@ class CheckpointCoordinator:
     def _trigger_tasks(self, pending: PendingCheckpoint) -> list[Action]:
         assert pending.plan is not None
         pending.machine.transition(CheckpointState.TASKS)
-        return [
-            TriggerTasks(
-                pending.checkpoint_id, pending.timestamp_ms, self._options(pending), pending.plan.trigger
-            )
-        ]
+        return [*self._trigger(pending, pending.plan.trigger), *self._store_if_acknowledged(pending)]
+
+    def _trigger(self, pending: PendingCheckpoint, attempts: tuple[ExecutionAttemptID, ...]) -> list[Action]:
+        """Triggers these tasks; first for earlier checkpoints whose barriers may come to them behind an end of data."""
+        actions: list[Action] = []
+        for earlier in self._pending.values():
+            if earlier.checkpoint_id < pending.checkpoint_id and earlier.state is CheckpointState.TASKS:
+                missing = earlier.missing_tasks
+                actions += self._triggered(
+                    earlier, earlier.trigger_also([attempt for attempt in attempts if attempt in missing])
+                )
+        return [*actions, *self._triggered(pending, attempts)]
+
+    def _triggered(
+        self, pending: PendingCheckpoint, attempts: tuple[ExecutionAttemptID, ...]
+    ) -> list[Action]:
+        if not attempts:
+            return []
+        return [TriggerTasks(pending.checkpoint_id, pending.timestamp_ms, self._options(pending), attempts)]
+
+    def _reach(self, pending: PendingCheckpoint) -> list[Action]:
+        """Triggers the tasks to which no barrier comes any more."""
+        if pending.plan is None or not pending.missing_tasks:
+            return []
+        more = pending.trigger_also(self._participants.cut_off(pending.missing_tasks, pending.plan))
+        # The others get the trigger when the enumerators have answered.
+        return self._trigger(pending, more) if pending.state is CheckpointState.TASKS else []
 
     def _options(self, pending: PendingCheckpoint) -> CheckpointOptions:
         assert pending.location is not None
@@ -292,7 +314,10 @@ class CheckpointCoordinator:
             return []
         pending.acknowledgements[message.attempt_id] = message
         self.statistics.acknowledged(pending, message)
-        if pending.missing_tasks:
+        return self._store_if_acknowledged(pending)
+
+    def _store_if_acknowledged(self, pending: PendingCheckpoint) -> list[Action]:
+        if pending.state is not CheckpointState.TASKS or pending.missing_tasks:
             return []
         if operator := pending.partly_ended_union(self._participants.job):
             return self._abort(pending, union_cause(operator))
@@ -316,13 +341,29 @@ class CheckpointCoordinator:
             return []
         return (self._begin_anew if message.not_ready else self._abort)(pending, message.cause)
 
-    def _finished(self, attempts: frozenset[ExecutionAttemptID]) -> list[Action]:
+    def _finished(self, attempts: Mapping[ExecutionAttemptID, int]) -> list[Action]:
+        """Takes the end of tasks: a pending checkpoint whose barrier had not come to a task counts it as ended."""
         actions: list[Action] = []
         for pending in list(self._pending.values()):
-            if attempts & pending.missing_tasks:
+            ended = attempts.keys() & pending.missing_tasks
+            if not ended:
+                continue
+            if not self._settings.after_tasks_finish:
+                cause = unavailable_cause(self._participants.job.name, FINISHED_TASKS)
+                actions += self._abort(pending, cause, counts=False)
+            elif any(attempts[attempt_id] >= pending.checkpoint_id for attempt_id in ended):
+                # It has sent a barrier, and its state at that barrier is missing.
                 cause = restart_cause("a task finished before it acknowledged")
                 actions += self._begin_anew(pending, cause)
+            else:
+                actions += self._without(pending, ended)
         return actions
+
+    def _without(self, pending: PendingCheckpoint, ended: Collection[ExecutionAttemptID]) -> list[Action]:
+        """Goes on without tasks that have ended: their consumers have all their rows before the end of data."""
+        pending.tasks_ended(ended)
+        self.statistics.planned(pending)
+        return [*self._reach(pending), *self._store_if_acknowledged(pending)]
 
     # End.
 

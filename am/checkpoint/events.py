@@ -94,7 +94,8 @@ class DoubtSettled(msgspec.Struct, frozen=True):
 class TasksFinished(msgspec.Struct, frozen=True):
     """These tasks ended by themselves. They will send no further acknowledgements."""
 
-    attempts: frozenset[ExecutionAttemptID]
+    #: The latest checkpoint that each task has cut or declined: it ended before the barriers of later ones.
+    attempts: dict[ExecutionAttemptID, int]
 
 
 class TasksRestart(msgspec.Struct, frozen=True):

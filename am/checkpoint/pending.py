@@ -5,7 +5,7 @@ Owner: the JobMaster's loop. Pure: knows the missing parts, and makes the metada
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from enum import StrEnum
 
 import msgspec
@@ -113,6 +113,20 @@ class PendingCheckpoint:
         """Tasks that have not acknowledged."""
         plan = self.plan
         return frozenset(plan.acknowledge if plan else ()) - self.acknowledgements.keys()
+
+    def tasks_ended(self, ended: Collection[ExecutionAttemptID]) -> None:
+        """Takes the end of missing tasks to which no barrier came: they count as ended before the checkpoint."""
+        assert self.plan is not None
+        self.plan = self.plan.without(ended)
+
+    def trigger_also(self, attempts: Collection[ExecutionAttemptID]) -> tuple[ExecutionAttemptID, ...]:
+        """Adds tasks to those that get the trigger; returns the ones that did not get it before."""
+        assert self.plan is not None
+        triggered = frozenset(self.plan.trigger)
+        more = tuple(attempt for attempt in attempts if attempt not in triggered)
+        if more:
+            self.plan = self.plan.triggering(more)
+        return more
 
     @property
     def last_retry(self) -> str:

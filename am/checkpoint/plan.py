@@ -5,7 +5,7 @@ Owner: the JobMaster's loop. Pure; computed from the ExecutionGraph for every ch
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Protocol
 
 import msgspec
@@ -17,6 +17,9 @@ from yarrow.runtime.graph.distribution import producers_of
 from yarrow.runtime.graph.job_graph import JobEdge, JobGraph
 from yarrow.runtime.graph.states import ExecutionState
 
+#: Why there is no checkpoint if the user wants none with ended tasks.
+FINISHED_TASKS = "some tasks have finished (execution.checkpointing.checkpoints-after-tasks-finish is false)"
+
 
 class CheckpointPlan(msgspec.Struct, frozen=True, kw_only=True):
     """The participants of one checkpoint."""
@@ -27,8 +30,27 @@ class CheckpointPlan(msgspec.Struct, frozen=True, kw_only=True):
     acknowledge: dict[ExecutionAttemptID, tuple[JobVertexID, int]]
     #: Split enumerators, by the operator of their source.
     coordinators: tuple[OperatorID, ...] = ()
-    #: Subtasks that ended before the checkpoint.
+    #: Subtasks that ended before the checkpoint, or before their barrier came.
     finished: dict[JobVertexID, tuple[int, ...]] = msgspec.field(default_factory=dict)
+
+    def without(self, ended: Collection[ExecutionAttemptID]) -> CheckpointPlan:
+        """The plan after the end of these tasks, before whose cut no barrier came."""
+        finished = dict(self.finished)
+        for attempt_id in ended:
+            vertex_id, subtask = self.acknowledge[attempt_id]
+            finished[vertex_id] = tuple(sorted((*finished.get(vertex_id, ()), subtask)))
+        return msgspec.structs.replace(
+            self,
+            trigger=tuple(attempt_id for attempt_id in self.trigger if attempt_id not in ended),
+            acknowledge={
+                attempt_id: place for attempt_id, place in self.acknowledge.items() if attempt_id not in ended
+            },
+            finished=finished,
+        )
+
+    def triggering(self, attempts: tuple[ExecutionAttemptID, ...]) -> CheckpointPlan:
+        """The plan in which these tasks get the trigger, too."""
+        return msgspec.structs.replace(self, trigger=(*self.trigger, *attempts))
 
 
 class Participants(Protocol):
@@ -49,6 +71,15 @@ class Participants(Protocol):
 
     def plan(self) -> CheckpointPlan:
         """The participants of a checkpoint that begins now. Call it only if there is no problem."""
+        ...
+
+    def cut_off(
+        self, attempts: Collection[ExecutionAttemptID], plan: CheckpointPlan
+    ) -> list[ExecutionAttemptID]:
+        """Those of these tasks to which no barrier comes any more: their producers take no part in the plan.
+
+        It also names tasks at the end of their input, because a trigger that comes twice changes nothing.
+        """
         ...
 
 
@@ -79,9 +110,7 @@ class GraphParticipants:
         if not running:
             return "all tasks have finished"
         if finished and not self._after_tasks_finish:
-            return (
-                "some tasks have finished (execution.checkpointing.checkpoints-after-tasks-finish is false)"
-            )
+            return FINISHED_TASKS
         return ""
 
     def all_await_end(self) -> frozenset[ExecutionAttemptID]:
@@ -120,6 +149,25 @@ class GraphParticipants:
             finished=finished,
         )
 
+    def cut_off(
+        self, attempts: Collection[ExecutionAttemptID], plan: CheckpointPlan
+    ) -> list[ExecutionAttemptID]:
+        graph = self._graph
+        inputs = _inputs(graph)
+        found = []
+        for attempt_id in attempts:
+            execution = graph.execution(attempt_id)
+            if execution is None:
+                continue
+            edges = inputs.get(execution.vertex.id, ())
+            if execution.awaits_final_checkpoint or not any(
+                producer.attempt_id in plan.acknowledge
+                for edge in edges
+                for producer in _producers(graph, edge, execution.subtask)
+            ):
+                found.append(attempt_id)
+        return found
+
 
 def _not_running(vertex: ExecutionJobVertex) -> str:
     fine = (ExecutionState.RUNNING, ExecutionState.FINISHED)
@@ -127,10 +175,15 @@ def _not_running(vertex: ExecutionJobVertex) -> str:
     return f"{waiting.title} is {waiting.state.value}, not RUNNING"
 
 
-def _without_running_producers(graph: ExecutionGraph, running: list[Execution]) -> Iterator[Execution]:
+def _inputs(graph: ExecutionGraph) -> dict[JobVertexID, list[JobEdge]]:
     inputs: dict[JobVertexID, list[JobEdge]] = {}
     for edge in graph.job.edges:
         inputs.setdefault(edge.target, []).append(edge)
+    return inputs
+
+
+def _without_running_producers(graph: ExecutionGraph, running: list[Execution]) -> Iterator[Execution]:
+    inputs = _inputs(graph)
     for execution in running:
         edges = inputs.get(execution.vertex.id, ())
         if execution.awaits_final_checkpoint or not any(
@@ -140,17 +193,22 @@ def _without_running_producers(graph: ExecutionGraph, running: list[Execution]) 
 
 
 def _has_running_producer(graph: ExecutionGraph, edge: JobEdge, consumer: int) -> bool:
-    source = graph.vertices[edge.source]
-    if source.counts[ExecutionState.RUNNING] == 0:
+    if graph.vertices[edge.source].counts[ExecutionState.RUNNING] == 0:
         return False
-    producers = producers_of(
+    # In most jobs the first producer answers, because none has finished.
+    return any(_sends_barriers(producer) for producer in _producers(graph, edge, consumer))
+
+
+def _producers(graph: ExecutionGraph, edge: JobEdge, consumer: int) -> Iterator[Execution]:
+    """The tasks that send to a subtask over an edge."""
+    source = graph.vertices[edge.source]
+    for producer in producers_of(
         edge.partitioner.kind,
         source.vertex.parallelism,
         graph.vertices[edge.target].vertex.parallelism,
         consumer,
-    )
-    # In most jobs the first producer answers, because none has finished.
-    return any(_sends_barriers(source.executions[producer]) for producer in producers)
+    ):
+        yield source.executions[producer]
 
 
 def _sends_barriers(execution: Execution) -> bool:

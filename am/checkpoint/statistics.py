@@ -81,12 +81,18 @@ class CheckpointStatisticsTracker:
         self._running[pending.checkpoint_id] = running
 
     def planned(self, pending: PendingCheckpoint) -> None:
-        """Records its participants: subtasks that had ended count as acknowledged, as in Flink."""
+        """Records its participants: subtasks that had ended count as acknowledged, as in Flink.
+
+        Call it again when more have ended.
+        """
         assert pending.plan is not None
         parts = self._running[pending.checkpoint_id].parts
         now = self._clock.epoch_ms()
         for vertex_id, subtasks in pending.plan.finished.items():
-            parts[vertex_id] = {subtask: _of_ended(subtask, pending, now) for subtask in subtasks}
+            known = parts.setdefault(vertex_id, {})
+            for subtask in subtasks:
+                if subtask not in known:
+                    known[subtask] = _of_ended(subtask, pending, now)
 
     def acknowledged(self, pending: PendingCheckpoint, message: AcknowledgeCheckpoint) -> None:
         """Records a task's acknowledgement."""

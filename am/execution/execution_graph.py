@@ -108,6 +108,8 @@ class Execution:
         self.accumulators: dict[str, Any] = {}
         #: The attempt's input has ended, and the attempt waits for a checkpoint that covers its end.
         self.awaits_final_checkpoint = False
+        #: The latest checkpoint that an ended attempt had cut or declined; -1 = none.
+        self.latest_checkpoint = -1
         #: The attempt only waits for the client of execute_and_collect to fetch its rows.
         self.awaits_client = False
         #: For subtask 0 of a source that has ended: its split enumerator lives on in its worker.
@@ -370,6 +372,7 @@ class ExecutionGraph:
             execution.cause = update.cause
         execution.enumerator_lives = update.enumerator_lives
         execution.finished_readers = update.finished_readers
+        execution.latest_checkpoint = update.latest_checkpoint
         execution.machine.transition(update.state)
         return execution
 

@@ -31,7 +31,8 @@ from yarrow.runtime.rpc.messages import (
 class JobCheckpoints:
     """Forwards messages.
 
-    A message for a task that does not run here is declined if an answer is expected, else dropped.
+    A trigger for an enumerator that does not run here is declined. Other messages for ended tasks are dropped: the
+    JobMaster hears of their end.
     """
 
     def __init__(self, table: SlotTable) -> None:
@@ -58,15 +59,12 @@ class JobCheckpoints:
         by_index = dict(self._workers(job.job_id, workers))
         for attempt in trigger.attempts:
             slot = slot_of_attempt(self._table.of_job(job.job_id), attempt, hosted=False)
-            if slot is None or slot.index not in by_index:
-                job.report(_declined(trigger, attempt, f"the task {attempt}"))
-            else:
+            if slot is not None and slot.index in by_index:
                 attempts[slot.index].append(attempt)
         for operator_id in trigger.coordinators:
             slot = self._slot_of_coordinator(job.job_id, operator_id)
             if slot is None or slot.index not in by_index:
-                what = f"the split enumerator of operator {operator_id}"
-                job.report(_declined(trigger, ExecutionAttemptID(""), what))
+                job.report(_declined(trigger, operator_id))
             else:
                 operators[slot.index].append(operator_id)
         for index in attempts.keys() | operators.keys():
@@ -108,13 +106,14 @@ def slot_of_attempt(
     return None
 
 
-def _declined(trigger: TriggerCheckpoint, attempt: ExecutionAttemptID, what: str) -> DeclineCheckpoint:
+def _declined(trigger: TriggerCheckpoint, operator_id: OperatorID) -> DeclineCheckpoint:
     name = f"{NotReadyForCheckpointError.__module__}.{NotReadyForCheckpointError.__qualname__}"
+    what = f"the split enumerator of operator {operator_id}"
     message = f"checkpoint {trigger.checkpoint_id}: {what} has ended or never began"
     return DeclineCheckpoint(
         job_id=trigger.job_id,
         checkpoint_id=trigger.checkpoint_id,
-        attempt_id=attempt,
+        attempt_id=ExecutionAttemptID(""),
         cause=FailureCause(exception_name=name, message=message, stacktrace=f"{name}: {message}"),
         not_ready=True,
     )

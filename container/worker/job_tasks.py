@@ -299,14 +299,15 @@ class JobTasks:
         self._send(EmitWatermarkReport(report=report))
 
     def begin_checkpoint(self, trigger: TriggerCheckpoint) -> None:
-        """Begins a checkpoint at tasks and coordinators of this worker; declines it for an ended one."""
+        """Begins a checkpoint at tasks and coordinators of this worker.
+
+        Declines it for a coordinator that has ended. The JobMaster hears of ended tasks by their last state.
+        """
         self.sources.begin_checkpoint(trigger)
         barrier = barrier_of(trigger)
         for attempt in trigger.attempts:
             running = self._running.get(attempt)
-            if running is None:
-                self.checkpoints.decline_absent(trigger.job_id, trigger.checkpoint_id, attempt)
-            else:
+            if running is not None:
                 running.task.post(partial(running.task.trigger_checkpoint, barrier))
         for attempt, running in list(self._running.items()):
             # State backends prepare their cut while the barriers are on their way.
@@ -416,6 +417,7 @@ class JobTasks:
                     threads_left=threads_left,
                     enumerator_lives=enumerator_lives,
                     finished_readers=finished_readers,
+                    latest_checkpoint=task.checkpoints.latest,
                 )
             )
         )

@@ -121,6 +121,8 @@ class CheckpointHarness(WorkerHarness):
         self.states: dict[Subtask, ExecutionState] = {}
         self.causes: dict[Subtask, FailureCause] = {}
         self.ended_with_threads: list[str] = []
+        #: By ended subtask: the latest checkpoint that it has cut or declined.
+        self.latest_checkpoints: dict[Subtask, int] = {}
         self.at_end_of_data: set[Subtask] = set()
         self.checkpoints: dict[int, TakenCheckpoint] = {}
         self._attempts: dict[ExecutionAttemptID, Subtask] = {}
@@ -361,6 +363,8 @@ class CheckpointHarness(WorkerHarness):
                 place = self._attempts.get(update.attempt_id)
                 if place is not None and update.attempt_id == self.attempt(place):
                     self.states[place] = update.state
+                    if update.state.is_terminal:
+                        self.latest_checkpoints[place] = update.latest_checkpoint
                     self.ended_with_threads += update.threads_left
                     if update.cause is not None:
                         self.causes[place] = update.cause

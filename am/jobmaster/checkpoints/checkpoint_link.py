@@ -184,17 +184,14 @@ class CheckpointLink:
         if seen == self._seen:
             return
         self._seen = seen
-        finished = frozenset(
-            attempt_id
-            for pending in self._coordinator.pending
-            for attempt_id in pending.missing_tasks
-            if self._has_finished(attempt_id)
-        )
+        missing = {attempt for pending in self._coordinator.pending for attempt in pending.missing_tasks}
+        executions = [each for attempt in missing if (each := self._graph.execution(attempt)) is not None]
+        finished = {
+            execution.attempt_id: execution.latest_checkpoint
+            for execution in executions
+            if execution.state is ExecutionState.FINISHED
+        }
         self.handle(TasksFinished(finished) if finished else Wake())
-
-    def _has_finished(self, attempt_id: ExecutionAttemptID) -> bool:
-        execution = self._graph.execution(attempt_id)
-        return execution is not None and execution.state is ExecutionState.FINISHED
 
     def _arm(self) -> None:
         due = self._coordinator.next_wake()

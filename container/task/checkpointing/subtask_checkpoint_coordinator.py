@@ -88,6 +88,7 @@ class SubtaskCheckpointCoordinator:
         )
         self.latest_cut = environment.restored.checkpoint_id
         self._announced = self.latest_cut
+        self._latest_declined = -1
         #: Number of parts that were handed over, and neither acknowledged nor declined nor dropped.
         self.unsettled = 0
         self._completed = environment.restored.checkpoint_id
@@ -104,8 +105,14 @@ class SubtaskCheckpointCoordinator:
             self._announced = barrier.checkpoint_id
             self._chain.announce_checkpoint(barrier.checkpoint_id)
 
+    @property
+    def latest(self) -> int:
+        """The latest checkpoint that the task has cut or declined; -1 = none."""
+        return max(self.latest_cut, self._latest_declined)
+
     def decline(self, checkpoint_id: int, error: BaseException) -> None:
         """Declines a checkpoint."""
+        self._latest_declined = max(self._latest_declined, checkpoint_id)
         self._receiver.decline(self.name, checkpoint_id, error)
 
     def cut(

@@ -120,20 +120,6 @@ class WorkerCheckpoints:
             lambda: self._tell_declined(job_id, checkpoint_id, ExecutionAttemptID(""), error)
         )
 
-    def decline_absent(self, job_id: JobID, checkpoint_id: int, attempt: ExecutionAttemptID) -> None:
-        """Declines for a task that does not run here any more; no effect on parts that it has delivered."""
-
-        def decline() -> None:
-            checkpoint = self._job(job_id).checkpoints.get(checkpoint_id)
-            delivered = checkpoint is not None and any(
-                snapshot.task.attempt_id == attempt for snapshot, _ in checkpoint.written
-            )
-            if not delivered:
-                error = NotReadyForCheckpointError("the task has ended or never began")
-                self._tell_declined(job_id, checkpoint_id, attempt, error)
-
-        self._thread.run_soon(decline)
-
     def aborted(self, job_id: JobID, checkpoint_id: int) -> None:
         """Aborts a checkpoint: its files are deleted, and late parts are dropped."""
         self._thread.run_soon(lambda: self._abort(job_id, checkpoint_id), at_the_end_too=True)

@@ -53,6 +53,9 @@ class TaskExecutionStateUpdate(Message, frozen=True, kw_only=True):
     #: For subtask 0 of a source that FINISHED together with its split enumerator: the reader attempts that
     #: were done then; else None.
     finished_readers: tuple[ExecutionAttemptID, ...] | None = None
+    #: The latest checkpoint that an ended task had cut or declined; -1 = none. The task ended before the barriers
+    #: of later ones.
+    latest_checkpoint: int = -1
 
 
 class TaskMetrics(Message, frozen=True, kw_only=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from tests.support.job_graphs import Stage, linear_job
 from yarrow.am.checkpoint.coordinator import CheckpointCoordinator
@@ -20,6 +20,7 @@ from yarrow.am.checkpoint.events import (
     Requested,
     StoreMetadata,
     Succeeded,
+    TasksFinished,
     TriggerCoordinators,
     TriggerTasks,
     Wake,
@@ -77,6 +78,8 @@ class SimulatedTasks:
         self.at_end: frozenset[ExecutionAttemptID] = frozenset()
         self.coordinators: tuple[OperatorID, ...] = ()
         self.finished: dict[JobVertexID, tuple[int, ...]] = {}
+        #: By task that has producers: these.
+        self.producers: dict[ExecutionAttemptID, frozenset[ExecutionAttemptID]] = {}
 
     def problem(self) -> str:
         return self.trouble
@@ -91,6 +94,15 @@ class SimulatedTasks:
             acknowledge={each: (vertex, number) for number, each in enumerate(self.attempts)},
             coordinators=self.coordinators,
             finished=self.finished,
+        )
+
+    def cut_off(
+        self, attempts: Collection[ExecutionAttemptID], plan: CheckpointPlan
+    ) -> list[ExecutionAttemptID]:
+        return sorted(
+            each
+            for each in attempts
+            if each in self.producers and self.producers[each].isdisjoint(plan.acknowledge)
         )
 
 
@@ -200,6 +212,10 @@ class Simulation:
                 still_tried=still_tried,
             )
         )
+
+    def finish(self, number: int, latest_checkpoint: int = -1) -> list[Action]:
+        """A task ends by itself, after it has cut or declined that checkpoint."""
+        return self.handle(TasksFinished({attempt(number): latest_checkpoint}))
 
     def stored(self, checkpoint_id: int) -> list[Action]:
         return self.handle(MetadataStored(checkpoint_id, f"/chk-{checkpoint_id}", 1000 + checkpoint_id))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 
 import pytest
 from hypothesis import given, settings
@@ -23,7 +23,6 @@ from yarrow.am.checkpoint.events import (
     SettleDoubt,
     StoreMetadata,
     Succeeded,
-    TasksFinished,
     TasksRestart,
     TriggerTasks,
 )
@@ -55,6 +54,8 @@ class Watched:
             timeout=35.0,
             tolerable_failures=1,
         )
+        first, second = self.simulation.tasks.attempts
+        self.simulation.tasks.producers = {second: frozenset({first})}
         self.max_concurrent, self.min_pause = max_concurrent, min_pause
         self.kinds: dict[int, SnapshotKind] = {}
         self.ends: Counter[int] = Counter()
@@ -62,7 +63,7 @@ class Watched:
         self.locating: list[int] = []
         self.storing: list[int] = []
         self.doubtful: list[int] = []
-        self.triggered: list[int] = []
+        self.triggered: defaultdict[int, Counter[str]] = defaultdict(Counter)
         self.last_end = float("-inf")
         self.deleted: set[str] = set()
         self.answers: Counter[str] = Counter()
@@ -75,9 +76,13 @@ class Watched:
                     assert checkpoint_id > max(self.kinds, default=0), "ids strictly increase"
                     self.kinds[checkpoint_id] = kind
                     self.locating.append(checkpoint_id)
-                case TriggerTasks(checkpoint_id):
-                    assert checkpoint_id > max(self.triggered, default=0), "barriers in the order of ids"
-                    self.triggered.append(checkpoint_id)
+                case TriggerTasks(checkpoint_id, attempts=attempts):
+                    again = checkpoint_id in self.triggered
+                    assert again or checkpoint_id > max(self.triggered, default=0), (
+                        "barriers in the order of ids"
+                    )
+                    self.triggered[checkpoint_id].update(attempts)
+                    assert set(self.triggered[checkpoint_id].values()) == {1}, "each task hears of it once"
                 case StoreMetadata(checkpoint_id):
                     self.storing.append(checkpoint_id)
                 case Notify(checkpoint_id, notice, latest):
@@ -165,7 +170,7 @@ def run(watched: Watched, step: str, number: int) -> None:
         case "restart":
             watched.see(simulation.handle(TasksRestart("a worker died")))
         case "finish":
-            watched.see(simulation.handle(TasksFinished(frozenset(simulation.tasks.attempts[:1]))))
+            watched.see(simulation.finish(number % 3, some - 1 if number % 2 else some))
         case "flap":
             simulation.tasks.trouble = "a task is DEPLOYING"
             watched.see(simulation.after(0))

@@ -21,7 +21,6 @@ from yarrow.am.checkpoint.events import (
     SettleDoubt,
     StoreMetadata,
     Succeeded,
-    TasksFinished,
     TasksRestart,
     TriggerCoordinators,
     TriggerTasks,
@@ -419,17 +418,6 @@ def test_barriers_begin_in_the_order_of_ids() -> None:
     assert names(simulation.located(1)) == ["TriggerTasks", "PrepareLocation"]
 
 
-def test_a_task_that_finishes_without_its_part_aborts_but_is_no_failure() -> None:
-    simulation = Simulation()
-    simulation.after(10)
-    simulation.located(1)
-    simulation.acknowledge(1, 0)
-    finished = frozenset(simulation.tasks.attempts[:1])
-    assert simulation.handle(TasksFinished(finished)) == []
-    actions = simulation.handle(TasksFinished(frozenset(simulation.tasks.attempts[1:])))
-    assert names(actions) == ["Notify", "DiscardLocation"]
-
-
 def test_subtasks_that_have_finished_are_told_in_the_metadata() -> None:
     simulation = Simulation()
     simulation.tasks.finished = {JobVertexID(f"{2:032x}"): (0,)}
@@ -479,7 +467,7 @@ def test_completed_ones_are_kept_by_number(retained: int) -> None:
     assert kept == list(range(6 - retained, 6))
 
 
-def test_a_task_that_has_just_ended_is_no_failure() -> None:
+def test_a_task_that_is_not_ready_is_no_failure() -> None:
     simulation = Simulation(tolerable_failures=0)
     simulation.after(10)
     simulation.located(1)
@@ -530,17 +518,16 @@ def test_a_union_list_of_a_partly_ended_operator_fails_the_checkpoint(mode: Oper
         assert f"operator '{vertex.operators[0].name}' has a union list state" in record.failure_message
 
 
-def test_a_savepoint_that_meets_a_task_just_ending_begins_anew() -> None:
+def test_a_savepoint_that_meets_a_task_which_is_not_ready_begins_anew() -> None:
     simulation = Simulation()
     simulation.request(SnapshotKind.SAVEPOINT_SUSPEND)
     simulation.located(1)
-    finished = frozenset(simulation.tasks.attempts[:1])
-    actions = simulation.handle(TasksFinished(finished))
+    actions = simulation.decline(1, 0, not_ready=True)
     assert not of(actions, Refused), "nothing went wrong but the moment"
     assert begun(simulation) == [1, 2]
     for number in range(2, 20):
         simulation.located(number)
-        actions = simulation.handle(TasksFinished(finished))
+        actions = simulation.decline(number, 0, not_ready=True)
         if of(actions, Refused):
             break
     (refused,) = of(actions, Refused)

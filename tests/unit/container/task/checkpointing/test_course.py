@@ -119,7 +119,7 @@ def test_a_folder_that_cannot_be_written_declines(workers: CheckpointHarness) ->
     workers.checkpoint(2)
 
 
-def test_a_trigger_for_an_attempt_that_does_not_run_is_declined_quietly(
+def test_a_trigger_for_an_attempt_that_has_ended_is_dropped(
     workers: CheckpointHarness, caplog: pytest.LogCaptureFixture
 ) -> None:
     running(workers, endless())
@@ -128,8 +128,9 @@ def test_a_trigger_for_an_attempt_that_does_not_run_is_declined_quietly(
     workers.cancel_and_wait()
     taken = workers.checkpoints.setdefault(7, workers_taken(workers, 7))
     workers._begin(workers._worker_of[first], 7, workers.options(7), attempts=(old,))
-    workers.until(lambda: bool(taken.declined))
-    assert taken.declined[0].attempt_id == old and taken.declined[0].not_ready
+    running(workers, endless())
+    workers.checkpoint(8)
+    assert not taken.acknowledged and not taken.declined, "the JobMaster knows of its end"
     assert not [record for record in caplog.records if "checkpoint 7 declined" in record.getMessage()]
 
 
@@ -182,6 +183,10 @@ def test_the_word_that_stops_a_job_may_come_again(workers: CheckpointHarness) ->
     assert not taken.declined and not overtaken.declined
     workers.notify(2, CheckpointNotice.COMPLETED)
     workers.until_all(ExecutionState.FINISHED)
+    source = workers._graph.vertices[0].id
+    assert workers.latest_checkpoints == {
+        place: 3 if place[0] == source else 2 for place in workers.states
+    }, "what each has cut or declined last"
 
 
 def test_a_job_goes_on_when_the_savepoint_that_was_to_stop_it_is_given_up(workers: CheckpointHarness) -> None:
