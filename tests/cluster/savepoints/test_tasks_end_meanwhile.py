@@ -57,7 +57,7 @@ class Unawaited(ScriptReader):
     def read_split(self, max_rows: int) -> SourceRecords | NothingAvailable | None:
         return super().read_split(max_rows) if self._no_more_splits else NothingAvailable(0.01)
 
-    notify_checkpoint_complete = SourceReader.notify_checkpoint_complete  # type: ignore[assignment]
+    notify_checkpoint_complete = SourceReader.notify_checkpoint_complete
 
 
 class Brief(ScriptedSource):
