@@ -243,6 +243,7 @@ class JobMaster(RpcEndpoint):
 
     async def on_stop(self) -> None:
         self._timers.cancel_all()
+        self._task_executors.close()
         self._rescales.job_ended(f"its JobMaster ends; the status of the job is {self.graph.status.value}")
         self._checkpoints.stop()
         self._resource_manager.stop()
@@ -338,6 +339,7 @@ class JobMaster(RpcEndpoint):
         """Ends the job on this master alone, because another master continues it. Call `stop` afterwards."""
         self.assert_main_thread()
         self._tell(JobSuspended(self._now(), cause))
+        self._task_executors.close()
 
     async def rescale(self, request: RescaleRequest) -> None:
         """Returns when all tasks run at the new parallelism.

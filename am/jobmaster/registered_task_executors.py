@@ -11,7 +11,7 @@ import logging
 
 from yarrow.am.execution.errors import TaskExecutorLostError, UnknownTaskExecutorError, failure_of
 from yarrow.am.jobmaster.decide import Decide
-from yarrow.am.jobmaster.links.task_executor_link import TaskExecutorLink
+from yarrow.am.jobmaster.links.task_executor_link import LinkServices, TaskExecutorLink
 from yarrow.am.jobmaster.missing_slots import MissingSlots
 from yarrow.am.jobmaster.scheduling.job_scheduler import JobScheduler
 from yarrow.am.jobmaster.scheduling.scheduler_actions import CancelTasksAction, FreeSlot, SlotsAccepted
@@ -87,8 +87,12 @@ class RegisteredTaskExecutors:
                 job_id,
                 self._leader_id,
                 self._submit_failed,
-                self._services.blobs,
-                self._settings.inline_graph_bytes,
+                LinkServices(
+                    self._services.clock,
+                    self._services.timers,
+                    self._services.blobs,
+                    self._settings.inline_graph_bytes,
+                ),
             )
         self._beats.monitor(resource_id)
         interval = int(self._settings.heartbeat.interval * 1000)
@@ -169,6 +173,11 @@ class RegisteredTaskExecutors:
         for link in self.links.values():
             link.disconnect(f"the job is {self._graph.status.value}")
         await asyncio.gather(*(link.drained() for link in self.links.values()))
+
+    def close(self) -> None:
+        """Sends nothing more, and repeats no message: the JobMaster is suspended or stops."""
+        for link in self.links.values():
+            link.close()
 
     # Heartbeats.
 

@@ -1,13 +1,15 @@
 """TaskExecutorLink: the messages of a JobMaster to one TaskExecutor, sent in the order of the decisions.
 
 Owner: the JobMaster's loop. One message is in flight at a time, so that a cancel never overtakes its submit.
-Waiting cancels are sent as one message. Heartbeats do not queue here.
+Waiting cancels are sent as one message. Heartbeats do not queue here. Must send nothing behind a disconnect, nor when
+the JobMaster is suspended or the TaskExecutor is given up.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -15,8 +17,11 @@ from typing import Any
 import msgspec
 
 from yarrow.am.execution.blob_store import BlobStore
+from yarrow.runtime.common.clock import Clock
 from yarrow.runtime.common.errors import YarrowError
 from yarrow.runtime.common.ids import AllocationID, ExecutionAttemptID, JobID, JobMasterID, ResourceID
+from yarrow.runtime.common.retry_pauses import RetryPauses
+from yarrow.runtime.common.timers import Timers
 from yarrow.runtime.rpc.endpoint import RpcEndpoint
 from yarrow.runtime.rpc.errors import RpcUnavailableError
 from yarrow.runtime.rpc.gateways import TaskExecutorGateway
@@ -33,8 +38,9 @@ from yarrow.runtime.rpc.messages import (
 from yarrow.runtime.rpc.restored_tasks import restored_bytes, without_restored
 
 _log = logging.getLogger(__name__)
-#: Seconds between two tries of a message that must arrive.
-RETRY_SECONDS = 0.1
+#: Seconds of the first pause between two tries of a message that must arrive, and of the longest.
+FIRST_PAUSE_SECONDS = 0.1
+LONGEST_PAUSE_SECONDS = 1.0
 #: Called when a TaskExecutor did not take a checkpoint's trigger, with the error.
 OnTriggerFailed = Callable[[TriggerCheckpoint, YarrowError], None]
 #: Called when attempts could not be started, with the error.
@@ -72,6 +78,16 @@ _Message = (
 )
 
 
+class LinkServices(msgspec.Struct, frozen=True):
+    """What a TaskExecutorLink gets from its surroundings."""
+
+    clock: Clock
+    timers: Timers
+    blobs: BlobStore
+    #: A larger restored state travels through the blob store.
+    inline_state_bytes: int
+
+
 class TaskExecutorLink:
     """One TaskExecutor as a JobMaster sees it."""
 
@@ -83,20 +99,21 @@ class TaskExecutorLink:
         job_id: JobID,
         job_master_id: JobMasterID,
         on_submit_failed: OnSubmitFailed,
-        blobs: BlobStore,
-        inline_state_bytes: int,
+        services: LinkServices,
     ) -> None:
-        """`inline_state_bytes`: a larger restored state travels through the blob store."""
         self.resource_id = resource_id
         self.gateway = gateway
         self._owner = owner
         self._job_id = job_id
         self._job_master_id = job_master_id
         self._on_submit_failed = on_submit_failed
-        self._blobs = blobs
-        self._inline_state_bytes = inline_state_bytes
+        self._services = services
         self._queue: deque[_Message] = deque()
         self._sender: asyncio.Task[None] | None = None
+        #: Nothing more is sent: the disconnect is queued, or the link is closed.
+        self._ends = False
+        #: Set to end the present pause between two tries.
+        self._wake = asyncio.Event()
         #: Deployed and acknowledged attempts. A heartbeat that lacks one of them shows that it may be lost.
         self.acknowledged: set[ExecutionAttemptID] = set()
         #: Attempts that the last heartbeat lacked; an attempt that the next one lacks too is lost.
@@ -159,8 +176,10 @@ class TaskExecutorLink:
         self._put(_Free(allocation_id, cause))
 
     def disconnect(self, cause: str) -> None:
-        """Ends the job's use of the TaskExecutor."""
+        """Ends the job's use of the TaskExecutor. Later messages are dropped."""
         self._put(_Disconnect(cause))
+        self._ends = True
+        self._wake.set()
 
     async def drained(self) -> None:
         """Returns when every queued message has been sent or has failed."""
@@ -168,12 +187,16 @@ class TaskExecutorLink:
             await asyncio.gather(self._sender, return_exceptions=True)
 
     def close(self) -> None:
-        """Drops all queued messages: the TaskExecutor is gone."""
+        """Drops all queued messages and later ones: the TaskExecutor is gone, or the JobMaster is suspended."""
+        self._ends = True
         self._queue.clear()
         if self._sender is not None:
             self._sender.cancel()
 
     def _put(self, message: _Message) -> None:
+        if self._ends:
+            _log.debug("TaskExecutor %s gets no message any more", self.resource_id)
+            return
         self._queue.append(message)
         if self._sender is None or self._sender.done():
             self._sender = self._owner.spawn(self._send_all(), f"to {self.resource_id}")
@@ -200,20 +223,29 @@ class TaskExecutorLink:
 
         Readers wait for their events, and ignore an event that arrives twice.
         """
+        pauses = RetryPauses(math.inf, FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, self._services.clock)
         while True:
             try:
                 await self._call(message)
                 return
             except RpcUnavailableError as error:
-                ends = any(isinstance(following, _Disconnect) for following in self._queue)
-                if ends or not isinstance(message, OperatorEvent | ResetSubtask):
+                if self._ends or not isinstance(message, OperatorEvent | ResetSubtask):
                     raise
                 _log.info(
                     "TaskExecutor %s did not answer a message, which is sent again: %s",
                     self.resource_id,
                     error,
                 )
-            await asyncio.sleep(RETRY_SECONDS)
+            await self._pause(pauses.next_seconds() or 0.0)
+
+    async def _pause(self, seconds: float) -> None:
+        """Waits; a disconnect ends the pause."""
+        timer = self._services.timers.call_later(seconds, self._wake.set)
+        try:
+            await self._wake.wait()
+        finally:
+            timer.cancel()
+            self._wake.clear()
 
     def _merged(self, first: _Cancel) -> _Cancel:
         attempts = first.attempts
@@ -224,10 +256,10 @@ class TaskExecutorLink:
 
     async def _submit(self, deployment: Deployment) -> None:
         restored = restored_bytes(deployment)
-        if len(restored) <= self._inline_state_bytes:
+        if len(restored) <= self._services.inline_state_bytes:
             await self.gateway.submit_tasks(deployment)
             return
-        blocking, blobs = self._owner.run_blocking, self._blobs
+        blocking, blobs = self._owner.run_blocking, self._services.blobs
         key = await blocking(blobs.put_here, restored)
         try:
             await self.gateway.submit_tasks(without_restored(deployment, key))

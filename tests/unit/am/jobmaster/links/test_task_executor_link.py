@@ -9,9 +9,11 @@ from typing import Any, cast
 
 import pytest
 
+from tests.support.manual_timers import ManualTimers
 from yarrow.am.execution.blob_store import BlobStore
 from yarrow.am.jobmaster.links import task_executor_link
-from yarrow.am.jobmaster.links.task_executor_link import TaskExecutorLink
+from yarrow.am.jobmaster.links.task_executor_link import LinkServices, TaskExecutorLink
+from yarrow.runtime.common.clock import ManualClock
 from yarrow.runtime.common.ids import (
     AllocationID,
     ExecutionAttemptID,
@@ -21,6 +23,7 @@ from yarrow.runtime.common.ids import (
     OperatorID,
     ResourceID,
 )
+from yarrow.runtime.common.timers import LoopTimers, Timers
 from yarrow.runtime.rpc.endpoint import RpcEndpoint
 from yarrow.runtime.rpc.errors import RpcTimeoutError
 from yarrow.runtime.rpc.gateways import TaskExecutorGateway
@@ -98,10 +101,13 @@ RESET = ResetSubtask(
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(task_executor_link, "RETRY_SECONDS", 0.0)
+    for pause in ("FIRST_PAUSE_SECONDS", "LONGEST_PAUSE_SECONDS"):
+        monkeypatch.setattr(task_executor_link, pause, 0.0)
 
 
-def link_to(gateway: Deaf, blobs: Path = Path("never made"), inline: int = 1000) -> TaskExecutorLink:
+def link_to(
+    gateway: Deaf, blobs: Path = Path("never made"), inline: int = 1000, timers: Timers | None = None
+) -> TaskExecutorLink:
     return TaskExecutorLink(
         cast(RpcEndpoint, Owner()),
         ResourceID("te"),
@@ -109,8 +115,7 @@ def link_to(gateway: Deaf, blobs: Path = Path("never made"), inline: int = 1000)
         JobID("j"),
         JobMasterID("m"),
         lambda attempts, error: None,
-        BlobStore(blobs),
-        inline,
+        LinkServices(ManualClock(), timers or LoopTimers(), BlobStore(blobs), inline),
     )
 
 
@@ -150,6 +155,57 @@ def test_one_that_is_given_up_is_not_asked_any_more() -> None:
         return len(gateway.taken)
 
     assert asyncio.run(run()) < 10
+
+
+@pytest.mark.parametrize("end", ["disconnect", "close"])
+def test_nothing_is_sent_behind_the_end(end: str) -> None:
+    async def run() -> list[object]:
+        gateway = Deaf(lost=0)
+        link = link_to(gateway)
+        if end == "close":
+            link.close()
+        else:
+            link.disconnect("the job is over")
+        link.send_event(EVENT)
+        link.cancel((ExecutionAttemptID("a"),))
+        await link.drained()
+        link.send_event(EVENT)
+        await link.drained()
+        return gateway.taken
+
+    assert asyncio.run(run()) == (["disconnect"] if end == "disconnect" else [])
+
+
+async def settled() -> None:
+    """Lets everything run that waits for no timer."""
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("end", ["disconnect", "close"])
+def test_a_message_is_repeated_after_pauses_that_grow(monkeypatch: pytest.MonkeyPatch, end: str) -> None:
+    monkeypatch.setattr(task_executor_link, "FIRST_PAUSE_SECONDS", 1.0)
+    monkeypatch.setattr(task_executor_link, "LONGEST_PAUSE_SECONDS", 4.0)
+
+    async def run() -> None:
+        gateway, timers = Deaf(lost=1000), ManualTimers(ManualClock())
+        link = link_to(gateway, timers=timers)
+        link.send_event(EVENT)
+        # Chance shortens each pause, never to nothing.
+        for tried, longest in enumerate((1.0, 2.0, 4.0, 4.0), 1):
+            await settled()
+            assert (len(gateway.taken), timers.pending) == (tried, 1)
+            timers.advance(longest)
+        await settled()
+        if end == "close":
+            link.close()
+        else:
+            link.disconnect("the job is over")
+        await link.drained()
+        assert timers.pending == 0, "it waits for no other try"
+        assert gateway.taken[5:] == ([] if end == "close" else [EVENT, "disconnect"])
+
+    asyncio.run(run())
 
 
 def test_newer_bounds_replace_those_that_wait() -> None:
