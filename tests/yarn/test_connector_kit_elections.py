@@ -1,4 +1,4 @@
-"""The kit of connectors with an election on a real ZooKeeper: the leading master dies, the other goes on."""
+"""The kit of connectors with an election on a real ZooKeeper: a leader that dies or is cut off has a successor."""
 
 from __future__ import annotations
 
@@ -15,23 +15,25 @@ from yarrow.testing.connectors import PlanKind, check_connector, make_connector_
 
 pytestmark = [pytest.mark.fault, pytest.mark.slow]
 
-#: Of MASTER_ELECTED.
-PLAN = 11
+
+#: The plans of the suite in which masters are elected.
+PLANS = {10: PlanKind.MASTER_CUT_OFF, 11: PlanKind.MASTER_ELECTED}
 
 
-@pytest.fixture
-def zookeeper(tmp_path: Path) -> Iterator[PrivateZooKeeper]:
-    server = PrivateZooKeeper(tmp_path / "zookeeper")
+@pytest.fixture(scope="module")
+def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrivateZooKeeper]:
+    server = PrivateZooKeeper(tmp_path_factory.mktemp("zookeeper") / "zookeeper")
     server.start()
     yield server
     server.stop()
 
 
-def test_rows_come_once_though_the_leading_master_is_killed(
-    zookeeper: PrivateZooKeeper, tmp_path: Path
+@pytest.mark.parametrize(("number", "kind"), PLANS.items())
+def test_rows_come_once_though_another_master_is_elected(
+    zookeeper: PrivateZooKeeper, tmp_path: Path, number: int, kind: PlanKind
 ) -> None:
-    plan = make_connector_plan(PLAN, elections=True)
-    assert plan.kind is PlanKind.MASTER_ELECTED
-    election = high_availability(zookeeper.quorum, "/kit", f"file://{tmp_path}/ha", "2 s")
+    plan = make_connector_plan(number, elections=True)
+    assert plan.kind is kind
+    election = high_availability(zookeeper.quorum, f"/kit-{number}", f"file://{tmp_path}/ha", "2 s")
     with mini_cluster() as cluster:
         check_connector(Transactions(tmp_path), plan, cluster, tmp_path / "trial", election)
