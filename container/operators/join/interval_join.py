@@ -12,6 +12,12 @@ from typing import NamedTuple
 
 from yarrow.container.codegen.code_writer import CodeWriter
 from yarrow.container.operators.base import OperatorContext, declared_type
+from yarrow.container.operators.join.fine_code import (
+    JoinedRow,
+    generate_fine_added,
+    generate_fine_results,
+)
+from yarrow.container.operators.join.fine_rows import FineRows
 from yarrow.container.operators.join.interval_code import (
     generate_added,
     generate_canonical_key,
@@ -19,10 +25,12 @@ from yarrow.container.operators.join.interval_code import (
 )
 from yarrow.container.operators.join.keyed_join import KeyedJoiningOperator
 from yarrow.container.operators.join.pair_calls import Results
-from yarrow.container.operators.join.side_rows import Entry, SideRows
+from yarrow.container.operators.join.side_rows import Entry, SideRows, stored_rows
+from yarrow.container.operators.join.side_size import SideSize
 from yarrow.container.operators.join.time_buckets import SideBounds
 from yarrow.container.operators.registry import runs
 from yarrow.container.state.heap_keyed_state import NO_KEY
+from yarrow.container.state.window_tables import WindowTables
 from yarrow.datastream.window_types import TimeWindow
 from yarrow.runtime.common.clock import perf_counter
 from yarrow.runtime.data.keys import user_key
@@ -37,7 +45,7 @@ class _Side(NamedTuple):
     """One input of a join."""
 
     bounds: SideBounds
-    rows: SideRows
+    rows: SideRows | FineRows
     #: Rows without a partner are results.
     keeps: bool
     #: The row is the left one of a pair.
@@ -67,12 +75,23 @@ class IntervalJoiningOperator(KeyedJoiningOperator):
         self._sides = [
             _Side(
                 bounds,
-                SideRows(context.state, name, declared_type(types[at]), bounds.bucket_length, sizes[at]),
+                self._open_rows(
+                    stored_rows(context.state, name, declared_type(types[at])), bounds, sizes[at]
+                ),
                 self._keeps[at],
                 at == 0,
             )
             for at, (bounds, name) in enumerate(zip(self._bounds, (LEFT_ROWS, RIGHT_ROWS), strict=True))
         ]
+
+    def _open_rows(
+        self, tables: WindowTables[TimeWindow], bounds: SideBounds, size: SideSize
+    ) -> SideRows | FineRows:
+        """The rows of a side: fine buckets in memory if no row needs a note and the backend keeps all state there."""
+        fine, length = bounds.fine_length, bounds.bucket_length
+        if fine is None or any(self._keeps) or not tables.stores_at_cut:
+            return SideRows(tables, length, size)
+        return FineRows(tables, fine, length, size)
 
     # ------------------------------------------------------------------ rows
 
@@ -80,8 +99,6 @@ class IntervalJoiningOperator(KeyedJoiningOperator):
         """Generates code that joins a row with those that came before it, and keeps it; late rows go apart."""
         key, value, timestamp = row
         side, other = self._sides[index], self._sides[1 - index]
-        for each in self._sides:
-            code.at_start(f"{code.bind('begin', each.rows.begin_chunk)}()")
         watermark, results, time = code.fresh("watermark"), code.fresh("results"), code.fresh("time")
         code.at_start(f"{watermark} = {code.bind('timers', self._timers)}.watermark")
         code.line(f"{time} = {timestamp}")
@@ -93,43 +110,65 @@ class IntervalJoiningOperator(KeyedJoiningOperator):
             fix = self._fixes[index]
             if fix is not None:
                 code.line(f"{value} = {code.bind('fix', fix)}({value})")
-            key = generate_canonical_key(code, key)
-            bounds = side.bounds.lower, side.bounds.upper
-            partners = generate_partners(code, other.rows, bounds, key, time, mark=other.keeps)
-            entry = f"({time}, True if {partners} else False, {value})"
-            generate_added(code, side.rows, key, time, entry)
-            pairs = code.bind("pairs", self.pairs.of_left if side.is_left else self.pairs.of_right)
-            code.line(f"{results} = {pairs}({value}, {time}, {partners}) if {partners} else ()")
+            joined = JoinedRow(generate_canonical_key(code, key), value, time, side.is_left)
+            code.line(f"{results} = {self._generate_joined(code, joined, side, other)}")
         return results
+
+    def _generate_joined(self, code: CodeWriter, row: JoinedRow, side: _Side, other: _Side) -> str:
+        """Generates code that joins a row, and keeps it; returns an expression with results and their times."""
+        bounds = side.bounds.lower, side.bounds.upper
+        if isinstance(side.rows, FineRows) and isinstance(other.rows, FineRows):
+            results = generate_fine_results(code, other.rows, bounds, row, self.pairs)
+            generate_fine_added(code, side.rows, row)
+            return results
+        assert isinstance(side.rows, SideRows)
+        assert isinstance(other.rows, SideRows)
+        for rows in (side.rows, other.rows):
+            code.at_start(f"{code.bind('begin', rows.begin_chunk)}()")
+        partners = generate_partners(code, other.rows, bounds, row.key, row.time, mark=other.keeps)
+        entry = f"({row.time}, True if {partners} else False, {row.value})"
+        generate_added(code, side.rows, row.key, row.time, entry)
+        pairs = code.bind("pairs", self.pairs.of_left if row.is_left else self.pairs.of_right)
+        return f"{pairs}({row.value}, {row.time}, {partners}) if {partners} else ()"
 
     # ------------------------------------------------------------------ time
 
     @property
     def event_timers_due(self) -> bool:
         """True while buckets are left whose rows meet no row any more."""
-        return any(map(self._buckets_over, self._sides))
+        return any(
+            (position := self._over(side)) is not None and side.rows.has_until(position)
+            for side in self._sides
+        )
 
     def fire_event_timers(self, deadline: float) -> Results:
         """Removes the buckets whose rows meet no row any more; emits rows without a partner that a join keeps."""
         for side in self._sides:
-            for bucket in self._buckets_over(side):
+            rows, position = side.rows, self._over(side)
+            if position is None:
+                continue
+            if isinstance(rows, FineRows):
+                if not rows.drop_until(position, deadline):
+                    return
+                continue
+            for bucket in rows.buckets_until(position):
                 if side.keeps:
-                    yield from self._unmatched(side, bucket, deadline)
-                    if side.rows.some_rows(bucket) is not None:
+                    yield from self._unmatched(side, rows, bucket, deadline)
+                    if rows.some_rows(bucket) is not None:
                         # The slice is over.
                         return
-                side.rows.drop(bucket)
+                rows.drop(bucket)
 
     def end_rows(self) -> Results:
         return self.fire_event_timers(inf)
 
-    def _buckets_over(self, side: _Side) -> list[TimeWindow]:
-        position = side.bounds.last_position(self._timers.watermark)
-        return [] if position is None else side.rows.buckets_until(position)
+    def _over(self, side: _Side) -> int | None:
+        """The last time of rows that meet no row any more; None = there are none."""
+        return side.bounds.last_position(self._timers.watermark)
 
-    def _unmatched(self, side: _Side, bucket: TimeWindow, deadline: float) -> Results:
+    def _unmatched(self, side: _Side, rows: SideRows, bucket: TimeWindow, deadline: float) -> Results:
         """Empties a bucket key by key until the deadline; the results of rows that have met none."""
-        state, rows = self.context.state, side.rows
+        state = self.context.state
         try:
             while (piece := rows.some_rows(bucket)) is not None:
                 for canonical, entries in zip(*piece, strict=True):

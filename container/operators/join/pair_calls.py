@@ -33,7 +33,7 @@ class PairContext(ProcessJoinFunction.Context):
 
 
 class PairCalls:
-    """The calls of one subtask."""
+    """The calls of one subtask. Code that calls `process` itself fills `context` before."""
 
     def __init__(
         self,
@@ -42,14 +42,14 @@ class PairCalls:
         key: Callable[[], Any],
     ) -> None:
         """`process`: the function's `process_element`. `key` gives the key at hand, for messages."""
-        self._process = process
+        self.process = process
         self._operator = operator
         self._key = key
-        self._context = PairContext()
+        self.context = PairContext()
 
     def of_left(self, left: Any, time: int, partners: Sequence[tuple[int, bool, Any]]) -> Results:
         """The results of a left row with each right one (time, -, row); they bear the later time of their pair."""
-        context, process = self._context, self._process
+        context, process = self.context, self.process
         context.left, right = time, None
         try:
             for other_time, _, right in partners:
@@ -60,11 +60,11 @@ class PairCalls:
                     for result in made:
                         yield result, later
         except Exception as error:
-            raise self._failure(left, right, error) from error
+            raise self.failure(left, right, error) from error
 
     def of_right(self, right: Any, time: int, partners: Sequence[tuple[int, bool, Any]]) -> Results:
         """The same of a right row with left ones."""
-        context, process = self._context, self._process
+        context, process = self.context, self.process
         context.right, left = time, None
         try:
             for other_time, _, left in partners:
@@ -75,7 +75,7 @@ class PairCalls:
                     for result in made:
                         yield result, later
         except Exception as error:
-            raise self._failure(left, right, error) from error
+            raise self.failure(left, right, error) from error
 
     def at(
         self, result_time: int | None, left: Any, left_time: int | None, right: Any, right_time: int | None
@@ -84,17 +84,18 @@ class PairCalls:
 
         All methods raise OperatorFailure with both rows and the key.
         """
-        context = self._context
+        context = self.context
         context.left, context.right, context.result = left_time, right_time, result_time
         try:
-            made = self._process(left, right, context)
+            made = self.process(left, right, context)
             if made is not None:
                 for result in made:
                     yield result, result_time
         except Exception as error:
-            raise self._failure(left, right, error) from error
+            raise self.failure(left, right, error) from error
 
-    def _failure(self, left: Any, right: Any, error: Exception) -> OperatorFailure:
+    def failure(self, left: Any, right: Any, error: Exception) -> OperatorFailure:
+        """The failure of a call for two rows."""
         if isinstance(error, OperatorFailure):
             return error
         record = f"{short_record(left)} with {short_record(right)} (key {short_record(self._key())})"

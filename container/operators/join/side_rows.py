@@ -30,23 +30,29 @@ _TIME: Final = itemgetter(0)
 _HAS_MET: Final = itemgetter(1)
 
 
+def stored_rows(
+    state: KeyedStateBackend, name: str, row_type: TypeInformation | None
+) -> WindowTables[TimeWindow]:
+    """The rows of a side as state, by bucket and key. `name`: that of the state. `row_type`: the declared type."""
+    stored: TypeInformation = Types.PICKLED_BYTE_ARRAY()
+    if row_type is not None:
+        stored = Types.LIST(Types.TUPLE([Types.LONG(), Types.BOOLEAN(), row_type]))
+    tables: WindowTables[TimeWindow] = state.window_tables(name, stored, TIME_WINDOWS)
+    return tables
+
+
 class SideRows:
     """The rows of one side."""
 
     def __init__(
         self,
-        state: KeyedStateBackend,
-        name: str,
-        row_type: TypeInformation | None,
+        tables: WindowTables[TimeWindow],
         length: int,
         size: SideSize,
     ) -> None:
-        """`name`: that of the state. `length`: that of buckets, in milliseconds. `size` counts the rows."""
+        """`length`: that of buckets, in milliseconds. `size` counts the rows."""
         self._size = size
-        stored: TypeInformation = Types.PICKLED_BYTE_ARRAY()
-        if row_type is not None:
-            stored = Types.LIST(Types.TUPLE([Types.LONG(), Types.BOOLEAN(), row_type]))
-        self._tables: WindowTables[TimeWindow] = state.window_tables(name, stored, TIME_WINDOWS)
+        self._tables = tables
         self._length = length
         #: Buckets with rows, by their start.
         self._buckets: dict[int, TimeWindow] = {}
@@ -134,6 +140,10 @@ class SideRows:
         return find
 
     # ------------------------------------------------------------------ buckets that end
+
+    def has_until(self, position: int) -> bool:
+        """True if there is a bucket whose last time is `position` or before it."""
+        return bool(self.buckets_until(position))
 
     def buckets_until(self, position: int) -> list[TimeWindow]:
         """The buckets whose last time is `position` or before it."""

@@ -6,7 +6,7 @@ look at the state. Of some rows the size is estimated. Must not know state or ke
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 from yarrow.container.network.element_codec import estimated_bytes
@@ -32,9 +32,17 @@ class SideSize:
         self._span = span
         #: Rows by the start of their span; whoever counts many rows writes to it.
         self.rows: dict[int, int] = {}
+        self._count: Callable[[], Mapping[int, int]] | None = None
         self._offered = 0
         self._sampled = 0
         self._sampled_bytes = 0.0
+
+    def count_by(self, count: Callable[[], Mapping[int, int]]) -> None:
+        """Asks `count`, in any thread, for the number of rows by the start of their span. Nobody adds rows then."""
+        self._count = count
+
+    def _spans(self) -> Mapping[int, int]:
+        return self.rows.copy() if self._count is None else self._count()
 
     # ------------------------------------------------------------------ rows that come and go
 
@@ -77,7 +85,7 @@ class SideSize:
     @property
     def entries(self) -> int:
         """Number of rows. Any thread."""
-        return sum(list(self.rows.values()))
+        return sum(self._spans().values())
 
     @property
     def bytes(self) -> int:
@@ -87,7 +95,7 @@ class SideSize:
     @property
     def oldest(self) -> int | None:
         """The start of the span of the oldest row, in epoch milliseconds; None without rows. Any thread."""
-        return min((start for start, number in list(self.rows.items()) if number), default=None)
+        return min((start for start, number in self._spans().items() if number), default=None)
 
     @property
     def _row_bytes(self) -> float:
@@ -97,7 +105,7 @@ class SideSize:
 
     def stored(self) -> StoredSize:
         """The present numbers as state."""
-        return StoredSize([each for each in self.rows.items() if each[1]], self._row_bytes)
+        return StoredSize([each for each in self._spans().items() if each[1]], self._row_bytes)
 
     def restore(self, stored: StoredSize, share: float) -> None:
         """Adds the numbers of a former subtask, of which this one has a share of the key groups."""

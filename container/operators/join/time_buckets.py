@@ -14,6 +14,8 @@ from yarrow.runtime.data.elements import MAX_TIMESTAMP, MIN_TIMESTAMP
 
 #: Least length of a bucket: each has a table of its own.
 LEAST_LENGTH: Final = 1000
+#: Most length of a fine bucket in memory, which is copied in one piece.
+MOST_FINE_LENGTH: Final = 100
 
 
 class SideBounds(NamedTuple):
@@ -31,6 +33,12 @@ class SideBounds(NamedTuple):
     def bucket_length(self) -> int:
         """The length of buckets: a row looks into three at most, and stays half an interval too long at most."""
         return max(LEAST_LENGTH, (self.upper - self.lower) // 2 + 1)
+
+    @property
+    def fine_length(self) -> int | None:
+        """The length of buckets in memory: a row looks into three at most. None = the interval is too long for them."""
+        length = (self.upper - self.lower) // 2 + 1
+        return length if length <= MOST_FINE_LENGTH else None
 
     @property
     def delay(self) -> int:

@@ -86,7 +86,7 @@ def is_empty(harness: OperatorHarness) -> bool:
     operator: Any = next(
         each for task in harness.tasks for each in task.chain.operators if each.name == "Interval Join"
     )
-    return not any(side.rows._tables.windows() for side in operator._sides)
+    return not any(side.rows.has_until(MAX) for side in operator._sides)
 
 
 # ---------------------------------------------------------------------- pairs
@@ -134,6 +134,40 @@ def test_partners_are_found_over_many_buckets(run: Any) -> None:
     push(harness, 1, *range(0, 30_000, 1000))
     push(harness, 0, 12_500)
     assert harness.output == [(12_500, time) for time in range(8000, 18_000, 1000)]
+
+
+@pytest.mark.parametrize("row", [None, [1], "text"])
+@pytest.mark.parametrize("bounds", [(0, 0), (0, 1), (-3, 3)])
+def test_any_row_meets_those_of_its_time_in_their_order(row: Any, bounds: tuple[int, int]) -> None:
+    class Both(ProcessJoinFunction[Any, Any, Any]):
+        def process_element(self, left: Any, right: Any, ctx: Any) -> Iterable[Any]:
+            return [(left, right)]
+
+    def build(first: DataStream, second: DataStream) -> DataStream:
+        left, right = first.key_by(lambda _: "a"), second.key_by(lambda _: "a")
+        joined = left.interval_join(right).between(*map(Time.milliseconds, bounds))
+        return joined.process(Both())
+
+    with OperatorHarness(build, inputs=2) as harness:
+        harness.push(row, "more", row, timestamps=[5, 5, 5])
+        harness.push("right", row, input=1, timestamps=[5, 5])
+        left = [row, "more", row]
+        assert harness.output == [*((each, "right") for each in left), *((each, row) for each in left)]
+
+
+@pytest.mark.parametrize(("distance", "times"), [(2, (3, 5, 5)), (-2, (3, 1, 3)), (0, (3, 3, 3))])
+def test_the_context_tells_the_times_of_a_pair_at_one_distance(
+    run: Any, distance: int, times: tuple[int, int, int]
+) -> None:
+    class Times(ProcessJoinFunction[Any, Any, Any]):
+        def process_element(self, left: Any, right: Any, ctx: Any) -> Iterable[Any]:
+            return [(ctx.get_left_timestamp(), ctx.get_right_timestamp(), ctx.get_timestamp())]
+
+    for first, second in ((0, 1), (1, 0)):
+        harness = run(plain, distance, distance, Times())
+        push(harness, first, times[first])
+        push(harness, second, times[second])
+        assert results(harness) == [(times, times[2])]
 
 
 def test_the_context_tells_the_times_of_the_pair(run: Any) -> None:

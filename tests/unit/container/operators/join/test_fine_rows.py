@@ -1,0 +1,108 @@
+"""FineRows: what a cut stores while rows come and go behind it, and how many rows there are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from yarrow.container.operators.join.fine_rows import FineRows
+from yarrow.container.operators.join.side_rows import Entry
+from yarrow.container.operators.join.side_size import SideSize
+from yarrow.container.state.window_tables import HeapWindowTables, StoredAtCut, WindowTables
+from yarrow.datastream.window_types import TimeWindow
+
+STORED = 1000
+
+
+class NoTables(WindowTables[TimeWindow]):
+    """Tables of a backend without restored rows."""
+
+    stores_at_cut = HeapWindowTables.stores_at_cut
+
+    def store_also(self, rows: StoredAtCut[TimeWindow]) -> None:
+        self.beside = rows
+
+    def windows(self) -> list[TimeWindow]:
+        return []
+
+    def table(self, window: TimeWindow) -> Any:
+        raise AssertionError("all rows are in memory of the operator")
+
+    windows_until = rows = take = drop = table
+
+
+def opened(length: int) -> tuple[FineRows, SideSize]:
+    size = SideSize(STORED)
+    return FineRows(NoTables(), length, STORED, size), size
+
+
+def stored(frozen: Iterator[tuple[TimeWindow, list[Any], list[Any]]]) -> dict[int, dict[Any, list[Entry]]]:
+    """What a cut stores: entries by the start of their bucket and key."""
+    return {window.start: dict(zip(keys, values, strict=True)) for window, keys, values in frozen}
+
+
+@pytest.mark.parametrize("length", [1, 50])
+def test_a_cut_stores_rows_by_second_and_key_in_order_of_their_time(length: int) -> None:
+    rows, _ = opened(length)
+    for key, time, row in [("a", 1007, "x"), ("a", 1003, "y"), ("b", 999, "z"), ("a", 1007, "w")]:
+        rows.add(key, time, row)
+    assert stored(rows.freeze()) == {
+        0: {"b": [(999, False, "z")]},
+        1000: {"a": [(1003, False, "y"), (1007, False, "x"), (1007, False, "w")]},
+    }
+
+
+@pytest.mark.parametrize("length", [1, 50])
+def test_rows_behind_a_cut_are_not_stored_whoever_comes_first(length: int) -> None:
+    rows, _ = opened(length)
+    rows.add("a", 5, "x")
+    rows.add("a", 205, "y")
+    first = rows.freeze()
+    assert rows.has_more
+    rows.add("a", 5, "behind the first")
+    rows.add("b", 7, "behind the first")
+    second = rows.freeze()
+    rows.add("a", 5, "behind the second")
+    assert rows.drop_until(300, float("inf"))
+    assert not rows.entries
+    assert stored(second) == {
+        0: {
+            "a": [(5, False, "x"), (5, False, "behind the first"), (205, False, "y")],
+            "b": [(7, False, "behind the first")],
+        }
+    }
+    assert stored(first) == {0: {"a": [(5, False, "x"), (205, False, "y")]}}
+
+
+def test_buckets_are_live_again_once_they_are_looked_at() -> None:
+    rows, _ = opened(1)
+    rows.add("a", 5, "x")
+    assert not rows.has_more
+    rows.freeze()
+    assert rows.live.get(5) is None
+    assert rows.look(5) == {"a": ["x"]}
+    assert rows.look(6) is None
+    assert not rows.has_more
+
+
+def test_a_deadline_ends_the_removal_of_buckets() -> None:
+    rows, _ = opened(1)
+    for time in (5, 6, 7):
+        rows.add("a", time, "x")
+    assert not rows.drop_until(6, 0.0)
+    assert rows.drop_until(6, 0.0)
+    assert rows.entries == 1
+
+
+@pytest.mark.parametrize("length", [1, 50])
+def test_the_size_counts_rows_by_second(length: int) -> None:
+    rows, size = opened(length)
+    for time in (5, 5, 5, 999, 1000):
+        rows.add("a", time, "x")
+    assert size.entries == rows.entries == 5
+    assert size.stored().spans == [(0, 4), (1000, 1)]
+    assert size.oldest == 0
+    assert rows.drop_until(999, float("inf"))
+    assert (size.entries, size.oldest) == (1, 1000)
