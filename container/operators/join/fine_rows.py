@@ -168,8 +168,8 @@ class FineRows:
 class _FrozenRows:
     """The rows of one side at a cut.
 
-    A bucket belongs to the snapshot until one of both threads takes it: the task thread before it changes the bucket,
-    the snapshot thread to read it. The other one waits meanwhile.
+    A bucket belongs to the snapshot until a thread takes it. The task thread takes and copies it before a change, the
+    snapshot thread takes it to read it. The other one waits meanwhile.
     """
 
     def __init__(self, untouched: dict[int, Rows], stored_length: int, *, timed: bool) -> None:
@@ -205,10 +205,9 @@ class _FrozenRows:
                             by_key[key] += timed_entries(found)
                     else:
                         for key, found in rows.items():
-                            if found.__class__ is list:
-                                by_key[key] += [(start, False, row) for row in found]
-                            else:
-                                by_key[key].append((start, False, found))
+                            entries = by_key[key]
+                            for row in found if found.__class__ is list else (found,):
+                                entries.append((start, False, row))
                 pacing.step()
             yield bucket_at(stored, length), list(by_key), list(by_key.values())
 
