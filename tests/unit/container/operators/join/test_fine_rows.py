@@ -30,7 +30,17 @@ class NoTables(WindowTables[TimeWindow]):
     def table(self, window: TimeWindow) -> Any:
         raise AssertionError("all rows are in memory of the operator")
 
-    windows_until = rows = take = drop = table
+    def windows_until(self, position: int) -> Any:
+        raise AssertionError("all rows are in memory of the operator")
+
+    def rows(self, window: TimeWindow) -> Any:
+        raise AssertionError("all rows are in memory of the operator")
+
+    def take(self, window: TimeWindow) -> Any:
+        raise AssertionError("all rows are in memory of the operator")
+
+    def drop(self, window: TimeWindow) -> None:
+        raise AssertionError("all rows are in memory of the operator")
 
 
 def opened(length: int) -> tuple[FineRows, SideSize]:
