@@ -106,14 +106,19 @@ class UnsupportedTypeInfoError(DataError):
 
 
 class UncopyableValueError(DataError):
-    """A mutable value that can be neither shared nor copied: a lock, a generator, an open file."""
+    """A mutable value that can be neither shared nor copied: a lock, a generator, an open file.
 
-    def __init__(self, value_type: type, cause: str) -> None:
+    `place` says which member of the record it is, as Python writes it behind the record; empty = the record itself.
+    """
+
+    def __init__(self, value_type: type, cause: str, place: str = "", record: object = None) -> None:
+        kind = f"{value_type.__module__}.{value_type.__qualname__}"
+        member = f"the member {place} of {_shortened(record)}, " if place else ""
         super().__init__(
-            f"a value of type {value_type.__module__}.{value_type.__qualname__} cannot be copied ({cause}), "
-            f"and what a "
-            "function emits must not change later. Emit plain data, give the class a __deepcopy__ method, or "
-            "set "
-            "pipeline.object-reuse: true and never change a value after it was emitted."
+            f"{member}a value of type {kind}{',' if place else ''} cannot be copied ({cause}), and what a function"
+            " emits must not change later. Emit plain data, give the class a __deepcopy__ method, or set"
+            " pipeline.object-reuse: true and never change a value after it was emitted."
         )
         self.value_type = value_type
+        self.cause = cause
+        self.place = place

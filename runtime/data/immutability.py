@@ -82,17 +82,39 @@ def freeze_or_copy(value: Any) -> Any:
     """
     kind = type(value)
     atoms = ATOMIC_TYPES
-    if kind is tuple:
-        for item in value:
-            if type(item) not in atoms:
-                return _tuple(value, {})
-        return value
-    if kind in atoms:
-        return value
-    whole = _whole_copiers.get(kind)
-    if whole is not None:
-        return whole(value)
-    return (_copiers.get(kind) or _learn(kind))(value, {})
+    try:
+        if kind is tuple:
+            for item in value:
+                if type(item) not in atoms:
+                    return _tuple(value, {})
+            return value
+        if kind in atoms:
+            return value
+        whole = _whole_copiers.get(kind)
+        if whole is not None:
+            return whole(value)
+        return (_copiers.get(kind) or _learn(kind))(value, {})
+    except UncopyableValueError as error:
+        raise _naming_member(value, error) from error.__cause__
+
+
+def _naming_member(value: Any, error: UncopyableValueError) -> UncopyableValueError:
+    """The error with the member of the whole value that cannot be copied."""
+    # Imported late: only the text of this error needs it.
+    from yarrow.runtime.data.unpicklable import bad_member
+
+    if error.place:
+        return error
+    place, member = bad_member(value, _can_be_copied)
+    return UncopyableValueError(type(member), error.cause, place, value) if place else error
+
+
+def _can_be_copied(value: Any) -> bool:
+    try:
+        _copy(value, {})
+    except Exception:  # a user's __deepcopy__ may raise anything
+        return False
+    return True
 
 
 def copier_for(type_info: TypeInformation | None) -> Callable[[Any], Any] | None:
@@ -199,7 +221,10 @@ def _whole_row(value: Row) -> Row:
     values = value._values
     if ATOMIC_TYPES.issuperset(map(type, values)):
         return row_of(value._fields, values.copy(), value._row_kind)  # type: ignore[arg-type]
-    return _row(value, {})
+    try:
+        return _row(value, {})
+    except UncopyableValueError as error:
+        raise _naming_member(value, error) from error.__cause__
 
 
 def _deep(value: Any, memo: Memo) -> Any:
@@ -360,7 +385,10 @@ class _ShapeLearner:
 
     def learn(self, value: Any) -> Any:
         """A copy of a value with unexpected attributes; the next values are expected to have these."""
-        made = self._general(value, {})
+        try:
+            made = self._general(value, {})
+        except UncopyableValueError as error:
+            raise _naming_member(value, error) from error.__cause__
         if self._learned < self._MOST_SHAPES:
             self._learned += 1
             fields = value.__dict__
@@ -375,7 +403,8 @@ class _ShapeLearner:
         atomic = [i for i, kind in enumerate(kinds) if kind in ATOMIC_TYPES]
         scope: dict[str, Any] = {
             "names": shape.names, "referents": gc.get_referents, "atoms": ATOMIC_TYPES, "cls": self._cls,
-            "copy": _copy, "general": self._general, "learn": self.learn, "new": _new, "type": type, "id": id,
+            "copy": _copy, "general": self._general, "learn": self.learn,
+            "new": _new, "type": type, "id": id, "Uncopyable": UncopyableValueError, "naming": _naming_member,
         }  # fmt: skip
         scope |= {f"t{i}": kinds[i] for i in atomic}
         tests = [f"(type(f{i}) is t{i} or type(f{i}) in atoms)" for i in atomic]
@@ -391,7 +420,16 @@ class _ShapeLearner:
                 lines.append("memo = {id(value): made}")
             copied = [f"f{i}" if i in atomic else f"copy(f{i}, memo)" for i in range(len(kinds))]
             lines += [*store_lines(shape, "made", copied), "return made"]
-        return compile_lines("copy_fields(value)", lines, self._cls, scope)
+        return compile_lines("copy_fields(value)", _naming_members(lines), self._cls, scope)
+
+
+def _naming_members(lines: list[str]) -> list[str]:
+    """The lines of code, so that an error names the member of `value`: generated code calls copiers directly."""
+    return [
+        "try:",
+        *(f"    {line}" for line in lines),
+        "except Uncopyable as error: raise naming(value, error) from error.__cause__",
+    ]
 
 
 _SLOT_TEMPLATE: Final = """\

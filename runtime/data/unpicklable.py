@@ -1,14 +1,14 @@
-"""The part of a value that keeps it from being pickled.
+"""The part of a value that keeps it from being pickled or copied.
 
-Owner: the thread that failed to pickle; pure but for users' `__reduce__`. Only for the text of an error: it
-pickles part after part.
+Owner: the thread that failed to pickle or to copy; pure but for users' `__reduce__`. Only for the text of an error: it
+tries part after part.
 """
 
 from __future__ import annotations
 
 import pickle
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from yarrow.common.types import Row
@@ -22,9 +22,14 @@ def unpicklable_member(value: Any) -> tuple[str, Any]:
 
     The place is empty where it is the value itself.
     """
+    return bad_member(value, _pickles)
+
+
+def bad_member(value: Any, is_good: Callable[[Any], bool]) -> tuple[str, Any]:
+    """The place of the deepest part that is not good, and that part; see `unpicklable_member`."""
     place = ""
     for _ in range(_MAX_DEPTH):
-        found = next(((at, part) for at, part in _parts(value) if not _pickles(part)), None)
+        found = next(((at, part) for at, part in _parts(value) if not is_good(part)), None)
         if found is None:
             break
         place, value = place + found[0], found[1]

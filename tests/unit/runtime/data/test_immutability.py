@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 from yarrow.common.typeinfo import Types
 from yarrow.common.types import Row, RowKind
 from yarrow.runtime.data.errors import UncopyableValueError
-from yarrow.runtime.data.immutability import copier_for, freeze_or_copy
+from yarrow.runtime.data.immutability import copier_for, freeze_or_copy, whole_copier_of
 
 
 class Colour(enum.Enum):
@@ -312,6 +312,34 @@ def test_what_cannot_be_copied_is_named() -> None:
     for value in (threading.Lock(), [threading.Lock()], Plain(threading.Lock())):
         with pytest.raises(UncopyableValueError, match=r"lock"):
             freeze_or_copy(value)
+
+
+LOCK = threading.Lock()
+
+
+@pytest.mark.parametrize(
+    ("good", "bad", "place"),
+    [
+        (None, Plain([1, {"deep": LOCK}]), ".a[1]['deep']"),
+        # The generated copier of the class meets the lock.
+        (Plain([1]), Plain([LOCK]), ".a[0]"),
+        (None, (1, {"k": LOCK}), "[1]['k']"),
+        (None, [Plain((LOCK,))], "[0].a[0]"),
+        (None, Row(n=1, lock=LOCK), ".lock"),
+    ],
+)
+def test_the_member_that_cannot_be_copied_is_named(good: Any, bad: Any, place: str) -> None:
+    def fixed(value: Any) -> Any:
+        return (whole_copier_of(type(value)) or freeze_or_copy)(value)
+
+    if good is not None:
+        assert fixed(fixed(good)) is not good
+    for _ in range(2):
+        with pytest.raises(UncopyableValueError) as found:
+            fixed(bad)
+        assert found.value.place == place and found.value.value_type is type(LOCK)
+        assert f"the member {place} of " in str(found.value)
+        assert "a value of type _thread.lock, cannot be copied" in str(found.value)
 
 
 @dataclass
