@@ -7,7 +7,7 @@ source files.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
@@ -48,6 +48,22 @@ class Place:
         return source[: self.offset] + mutant.replacement + source[self.offset + len(mutant.text) :]
 
 
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A condition behind which the engine raises an error."""
+
+    path: Path
+    #: Qualified name of the function.
+    function: str
+    #: The lines of the condition, counted from 1.
+    lines: range
+
+    def is_broken_by(self, mutant: Mutant, text: str) -> bool:
+        """Whether the mutant changes the condition; `text` is that of the file."""
+        condition = text.splitlines()[self.lines.start - 1 : self.lines.stop - 1]
+        return mutant.function == self.function and any(mutant.text in line for line in condition)
+
+
 class MutantDoesNotApplyError(Exception):
     """The text of a mutant does not stand exactly once where it says; the message names it."""
 
@@ -77,6 +93,12 @@ class Sources:
     def text_of(self, path: Path) -> str:
         """The text of a file."""
         return self._texts[path]
+
+    def refusals(self, errors: Collection[str]) -> Iterator[Refusal]:
+        """Each `raise` of one of these errors behind an `if`; a raise in an `except` only tells another error anew."""
+        for path, text in self._texts.items():
+            if any(error in text for error in errors):
+                yield from _refusals(path, ast.parse(text), errors)
 
     def _offsets(self, path: Path, mutant: Mutant) -> list[int]:
         text = self._texts[path]
@@ -119,6 +141,26 @@ def _functions(text: str) -> Iterator[tuple[str, int, int]]:
                 yield from walk(ast.iter_child_nodes(node), prefix)
 
     return walk(ast.parse(text).body, "")
+
+
+def _refusals(path: Path, tree: ast.Module, errors: Collection[str]) -> Iterator[Refusal]:
+    def walk(nodes: Iterable[ast.AST], function: str, condition: ast.If | None) -> Iterator[Refusal]:
+        for node in nodes:
+            if isinstance(node, _Definition):
+                name = f"{function}.{node.name}" if function else node.name
+                yield from walk(ast.iter_child_nodes(node), name, None)
+            elif isinstance(node, ast.If):
+                yield from walk(ast.iter_child_nodes(node), function, node)
+            elif isinstance(node, ast.ExceptHandler):
+                continue
+            elif isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
+                raised = node.exc.func
+                if isinstance(raised, ast.Name) and raised.id in errors and condition is not None:
+                    yield Refusal(path, function, range(condition.lineno, condition.body[0].lineno))
+            else:
+                yield from walk(ast.iter_child_nodes(node), function, condition)
+
+    return walk(tree.body, "", None)
 
 
 def killers_of(root: Path, mutants: Sequence[Mutant]) -> dict[Mutant, str]:

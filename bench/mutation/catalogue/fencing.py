@@ -263,4 +263,28 @@ MUTANTS = (
         "if False:",
         killer="test_dispatcher_parts.py::test_bad_graphs_are_refused_in_words",
     ),
+    Mutant(
+        "HostedSparkDrivers._end_former",
+        "if theirs != ours and epoch_of_token(ours) < epoch_of_token(theirs):",
+        "if False:",
+        killer="test_hosted_spark_drivers.py::test_a_driver_of_the_jobs_next_master_replaces_the_former_ones_and_never_the_other_way",
+    ),
+    Mutant(
+        "HostedSparkDrivers._end_former",
+        "epoch_of_token(ours) < epoch_of_token(theirs)",
+        "epoch_of_token(ours) > epoch_of_token(theirs)",
+        killer="test_hosted_spark_drivers.py::test_a_driver_of_the_jobs_next_master_replaces_the_former_ones_and_never_the_other_way",
+    ),
+    Mutant(
+        "JobSlots.job",
+        "if job is None:",
+        "if False:",
+        killer="test_task_executor.py::test_stale_senders_are_refused",
+    ),
+    Mutant(
+        "SparkDrivers.release",
+        "if driver.request.job_master_id != job_master_id:",
+        "if False:",
+        killer="test_spark_drivers.py::test_another_batch_job_master_cannot_end_a_driver",
+    ),
 )

@@ -203,4 +203,22 @@ MUTANTS = (
         "if False:",
         killer="test_restart_strategies.py::test_the_configuration_names_the_strategy",
     ),
+    Mutant(
+        "HostedSparkDrivers.start",
+        "if slot.allocation_id in self._ended:",
+        "if False:",
+        killer="test_hosted_spark_drivers.py::test_a_repeated_request_starts_one_process_and_a_late_one_none",
+    ),
+    Mutant(
+        "SlotTable.allocate",
+        "if slot.owner is not None or allocation_id in self._by_allocation:",
+        "if False:",
+        killer="test_slot_table.py::test_a_taken_slot_is_refused_by_name",
+    ),
+    Mutant(
+        "SlotTable.get",
+        "if slot is None:",
+        "if False:",
+        killer="test_slot_table.py::test_an_unknown_allocation_is_refused_by_name",
+    ),
 )

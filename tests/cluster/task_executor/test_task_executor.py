@@ -38,7 +38,14 @@ from yarrow.container.supervisor.slot_table import TaskExecutorSlotState
 from yarrow.container.supervisor.task_executor_settings import settings_of
 from yarrow.runtime.common.clock import SystemClock
 from yarrow.runtime.common.errors import FencingTokenError
-from yarrow.runtime.common.ids import AllocationID, JobMasterID, JobVertexID, OperatorID, ResourceManagerID
+from yarrow.runtime.common.ids import (
+    AllocationID,
+    JobID,
+    JobMasterID,
+    JobVertexID,
+    OperatorID,
+    ResourceManagerID,
+)
 from yarrow.runtime.graph.job_graph import ShippedFile, encode_job_graph
 from yarrow.runtime.graph.states import ExecutionState
 from yarrow.runtime.ha.services import token_of_epoch
@@ -514,6 +521,8 @@ def test_stale_senders_are_refused(tmp_path: Path) -> None:
                 await c.gateway.heartbeat_from_job_master(stale, report_of(slot))
             await c.gateway.disconnect_job_master(JOB, stale, "late")
             assert c.state_of(0) is TaskExecutorSlotState.ACTIVE
+            with pytest.raises(FencingTokenError, match="has no slot for the job"):
+                await c.gateway.cancel_tasks(JobID("f" * 32), stale, (attempt(),))
             with pytest.raises(FencingTokenError, match="the leader is rm-1"):
                 await c.gateway.heartbeat_from_resource_manager(ResourceManagerID("rm-0"))
             with pytest.raises(SlotNotFoundError):

@@ -44,6 +44,28 @@ def test_each_mutant_has_a_test_or_a_reason(area: str) -> None:
     assert killers_of(ROOT, [mutant for mutant in mutants if mutant.killer])
 
 
+#: Errors by which the engine refuses whoever may not ask.
+REFUSALS = {
+    "FencingTokenError",
+    "ForbiddenError",
+    "SlotNotFoundError",
+    "UnauthorizedError",
+    "UnsafeArchiveError",
+}
+
+
+def test_each_refusal_is_broken_by_a_mutant(sources: Sources) -> None:
+    every = [mutant for mutants in mutants_by_area().values() for mutant in mutants]
+    found = list(sources.refusals(REFUSALS))
+    assert len(found) >= 20
+    missing = [
+        f"{refusal.path.relative_to(ROOT)}:{refusal.lines.start} in {refusal.function}"
+        for refusal in found
+        if not any(refusal.is_broken_by(mutant, sources.text_of(refusal.path)) for mutant in every)
+    ]
+    assert missing == []
+
+
 def checkout(folder: Path, **files: str) -> Sources:
     for number, (name, text) in enumerate(files.items()):
         place = folder / ("am", "container")[number % 2] / f"{name}.py"

@@ -119,6 +119,18 @@ def test_hard_links_and_devices_are_no_way_out(target: Path, tmp_path: Path) -> 
     assert list(target.iterdir()) == []
 
 
+def test_absolute_names_are_refused_also_for_the_folder_itself(target: Path, tmp_path: Path) -> None:
+    with pytest.raises(UnsafeArchiveError, match="has an absolute path"):
+        unpack(make_tar(tmp_path, [Member(f"{target}/a")]), target)
+    assert list(target.iterdir()) == []
+
+
+def test_a_link_that_leads_to_a_very_long_path_is_refused(target: Path, tmp_path: Path) -> None:
+    with pytest.raises(UnsafeArchiveError, match="leads to 100000 bytes of a path"):
+        unpack(make_zip(tmp_path, [Member("far", link="a" * 100_000)]), target)
+    assert list(target.iterdir()) == []
+
+
 @both
 def test_a_bomb_ends_at_the_limit(make: Make, target: Path, tmp_path: Path) -> None:
     limits = ArchiveLimits(free_bytes=1 << 16, ratio=10)
