@@ -25,7 +25,7 @@ BARE_ORDERS = bare_loop("orders", (500_000, 2_500_000))
 
 
 #: Two processes with a task of asyncio for each call.
-BARE_ASYNC = peer("bare_async.py", name="bare asyncio", sizes=(100_000, 500_000), python=PYTHON)
+BARE_ASYNC = peer("bare_async.py", name="bare asyncio", sizes=(100_000, 1_100_000), python=PYTHON)
 
 
 #: Records that fill the state before a rate counts: few enough for nine pairs of runs in six minutes.

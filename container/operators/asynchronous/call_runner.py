@@ -39,25 +39,26 @@ class CallLimits(NamedTuple):
     capacity: int
 
 
+#: A decided call: its request, its results as of CalledFunction, and the error that fails the job. There is one for
+#: each record, so it is the cheapest object that there is.
+FinishedCall = tuple[Any, list[Any], BaseException | None]
+
+
 class AsyncCall:
-    """A request on its way, over all attempts.
+    """The call that one coroutine makes now, over all attempts. It is used again for the coroutine's next request."""
 
-    When it is decided it has the results, or the error that fails the job.
-    """
+    __slots__ = ("argument", "began", "decided", "request", "worker")
 
-    __slots__ = ("began", "decided", "error", "request", "results", "worker")
-
-    def __init__(self, request: Any, began: float, worker: asyncio.Task[None]) -> None:
-        self.request = request
-        #: Time (monotonic) of the first attempt.
-        self.began = began
-        #: True from the moment at which its results, error or timeout are known.
-        self.decided = False
-        #: As of CalledFunction.
-        self.results: list[Any] = []
-        self.error: BaseException | None = None
+    def __init__(self, worker: asyncio.Task[None]) -> None:
         #: The coroutine that runs it.
         self.worker = worker
+        self.request: Any = None
+        #: What the function gets.
+        self.argument: Any = None
+        #: Time (monotonic) of the first attempt.
+        self.began = 0.0
+        #: True from the moment at which its results, error or timeout are known.
+        self.decided = True
 
 
 class CallRunner:
@@ -70,7 +71,7 @@ class CallRunner:
         retrying: Retrying,
         limits: CallLimits,
         clock: Clock,
-        deliver: Callable[[Sequence[AsyncCall]], None],
+        deliver: Callable[[Sequence[FinishedCall]], None],
     ) -> None:
         self._thread = thread
         self._loop = thread.loop
@@ -88,7 +89,7 @@ class CallRunner:
         self._cancelled: set[asyncio.Task[None]] = set()
         #: Undecided calls, in order of their first attempts, and so of their deadlines.
         self._calls: dict[AsyncCall, None] = {}
-        self._finished: list[AsyncCall] = []
+        self._finished: list[FinishedCall] = []
         self._ticking = False
         self._tick_seconds = min(max(self._timeout / 20, _TICK_SECONDS[0]), _TICK_SECONDS[1])
         self._closing = False
@@ -148,13 +149,16 @@ class CallRunner:
         assert worker is not None, "it runs as a task of the loop"
         # Each name that is looked up here costs every call.
         waiting, calls, invoke, now = self._waiting, self._calls, self._function.invoke, self._clock.monotonic
-        never_again = not self._retrying.is_possible
+        never_again, cancelled, call = not self._retrying.is_possible, self._cancelled, AsyncCall(worker)
         while True:
             while not waiting:
+                call.request = call.argument = None
                 idle = self._loop.create_future()
                 self._idle.append(idle)
                 await idle
-            call = AsyncCall(waiting.popleft(), now(), worker)
+            call.request = request = waiting.popleft()
+            call.argument = argument = request.argument
+            call.began, call.decided = now(), False
             calls[call] = None
             if not self._ticking:
                 self._tick_later()
@@ -162,7 +166,7 @@ class CallRunner:
             while True:
                 attempts += 1
                 try:
-                    returned, error = await invoke(call.request.argument), None
+                    returned, error = await invoke(argument), None
                 except BaseException as raised:  # user code may raise anything; it must not end the loop
                     returned, error = None, raised
                 if call.decided or self._closing:
@@ -174,7 +178,7 @@ class CallRunner:
                 if delay is None:
                     break
                 await asyncio.sleep(delay)
-            if self._closing or worker in self._cancelled:
+            if self._closing or (cancelled and worker in cancelled):
                 return  # In the latter case another coroutine has taken this one's place.
 
     def _seconds_until_retry(
@@ -196,15 +200,15 @@ class CallRunner:
     def _decide(self, call: AsyncCall, returned: Any, error: BaseException | None, method: str) -> None:
         call.decided = True
         del self._calls[call]
+        results: list[Any] = []
         if error is None:
             try:
-                call.results = self._function.results(call.request.argument, returned, method)
+                results = self._function.results(call.argument, returned, method)
             except BaseException as refused:  # also what a user's object raises while it is shown
                 error = refused
-        call.error = error
         if not self._finished:
             self._loop.call_soon(self._flush)
-        self._finished.append(call)
+        self._finished.append((call.request, results, error))
 
     def _flush(self) -> None:
         finished, self._finished = self._finished, []
@@ -235,7 +239,7 @@ class CallRunner:
         worker.cancel()
         returned, error = None, None
         try:
-            returned = self._function.timeout(call.request.argument)
+            returned = self._function.timeout(call.argument)
         except BaseException as raised:  # user code may raise anything
             error = raised
         self._decide(call, returned, error, "timeout")

@@ -111,12 +111,15 @@ class OrderedResultQueue(ResultQueue):
         return not isinstance(first, PendingResult) or first.results is not None
 
     def pop(self) -> PendingResult | TimeMark | None:
-        if not self.may_leave:
+        waiting = self._waiting
+        if not waiting:
             return None
-        left = self._waiting.popleft()
-        if isinstance(left, PendingResult):
-            self._rows -= left.size
-        return left
+        first = waiting[0]
+        if isinstance(first, PendingResult):
+            if first.results is None:
+                return None
+            self._rows -= first.size
+        return waiting.popleft()
 
     def pending(self) -> Iterator[PendingResult]:
         return (waiting for waiting in self._waiting if isinstance(waiting, PendingResult))

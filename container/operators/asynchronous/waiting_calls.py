@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Self, cast
 from yarrow.common.typeinfo import TypeInformation
 from yarrow.container.codegen.user_functions import close_function, load_function, open_function
 from yarrow.container.operators.asynchronous.call_batches import CallBatches
-from yarrow.container.operators.asynchronous.call_runner import AsyncCall, CallLimits, CallRunner, Request
+from yarrow.container.operators.asynchronous.call_runner import CallLimits, CallRunner, FinishedCall, Request
 from yarrow.container.operators.asynchronous.called_function import CalledFunction, ResultsOf
 from yarrow.container.operators.asynchronous.calling_threads import CallingThreads
 from yarrow.container.operators.asynchronous.event_loop import EventLoopThread
@@ -85,7 +85,7 @@ class WaitingCallsOperator(Operator):
         self._threads: CallingThreads | None = None
         self._opened = False
         #: Finished calls on their way from the event loop.
-        self._inbox: deque[Sequence[AsyncCall]] = deque()
+        self._inbox: deque[Sequence[FinishedCall]] = deque()
         #: Set while finished calls are on their way.
         self.arrived = threading.Event()
         #: Time (perf_counter) of the next look at the event loop; the loop was told of as blocked.
@@ -251,7 +251,7 @@ class WaitingCallsOperator(Operator):
 
     # ------------------------------------------------------------------ results
 
-    def _deliver(self, finished: Sequence[AsyncCall]) -> None:
+    def _deliver(self, finished: Sequence[FinishedCall]) -> None:
         """Takes finished calls; runs on the thread of the event loop."""
         self._inbox.append(finished)
         self.arrived.set()
@@ -265,21 +265,19 @@ class WaitingCallsOperator(Operator):
             for rows, seconds in self._timed.taken():
                 batches.size.measured(rows, seconds)
         while self._inbox:
-            for call in self._inbox.popleft():
-                request = call.request
+            for request, results, error in self._inbox.popleft():
+                if error is not None:
+                    records = [request] if batches is None else request.records
+                    raise OperatorFailure(self.name, self.described(records), error)
                 if batches is None:
-                    if call.error is not None:
-                        raise OperatorFailure(self.name, self.described([request]), call.error)
-                    complete(request, call.results[0])
+                    complete(request, results[0])
                 else:
-                    self._complete_batch(request.records, call)
+                    self._complete_batch(request.records, results)
         self._begin_batches(self.context.environment.clock.epoch_ms())
 
-    def _complete_batch(self, records: Sequence[PendingResult], call: AsyncCall) -> None:
-        if call.error is not None:
-            raise OperatorFailure(self.name, self.described(records), call.error)
+    def _complete_batch(self, records: Sequence[PendingResult], results: list[Any]) -> None:
         self._under_way -= 1
-        for record, share in zip(records, self.shares_of(records, call.results), strict=True):
+        for record, share in zip(records, self.shares_of(records, results), strict=True):
             self._queue.complete(record, share)
 
     @property
@@ -298,14 +296,16 @@ class WaitingCallsOperator(Operator):
 
     def _leaving(self, deadline: float) -> Iterator[Any]:
         """What may leave: results of whole records, and marks of time in their places."""
-        while (left := self._queue.pop()) is not None:
+        # Each name that is looked up here costs every record.
+        pop, emitted, seconds = self._queue.pop, self.emitted, perf_counter
+        while (left := pop()) is not None:
             if isinstance(left, PendingResult):
-                yield from self.emitted(left)
+                yield from emitted(left)
             elif isinstance(left, Watermark):
                 self.time_behind.forward(left.timestamp)
             else:
                 self.time_behind.set_idle(left.idle)
-            if perf_counter() > deadline:
+            if seconds() > deadline:
                 return
 
     def next_timer(self) -> int | None:
