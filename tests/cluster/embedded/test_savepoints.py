@@ -329,6 +329,12 @@ def test_a_folder_that_goes_bad_fails_checkpoints_and_not_the_job(
     client.cancel().result()
 
 
+def _form_of(path: str) -> str:
+    """A savepoint's path up to what differs between two savepoints of a job."""
+    begin, dash, _ = path.rpartition("-")
+    return begin + dash
+
+
 def test_commands_say_what_scripts_look_for(cluster: MiniCluster, tmp_path: Path) -> None:
     assert cluster.web_address is not None
     at = ["-m", cluster.web_address.removeprefix("http://")]
@@ -346,11 +352,15 @@ def test_commands_say_what_scripts_look_for(cluster: MiniCluster, tmp_path: Path
     assert said.startswith(f"Triggering savepoint for job {job}.\nWaiting for response...\n")
     path = said.partition("Savepoint completed. Path: ")[2].splitlines()[0]
     assert Path(path, "_metadata").exists()
+    assert Path(path).parent == tmp_path / "sp"
     assert f"Savepoint '{path}' disposed." in yarrow("savepoint", "-d", path)
     assert not Path(path).exists()
     said = yarrow("stop", job, "-p", f"{tmp_path}/sp", "--drain")
     assert f'Draining job "{job}" with a CANONICAL savepoint.' in said
-    assert "Savepoint completed. Path: " in said
+    stopped = said.partition("Savepoint completed. Path: ")[2].splitlines()[0]
+    # The same form as that of `savepoint`: folder, then the name with the first figures of the job's id.
+    assert _form_of(stopped) == _form_of(path) == f"{tmp_path}/sp/savepoint-{job[:6]}-"
+    assert Path(stopped, "_metadata").exists()
     client.get_job_execution_result().result()
     client = submitted(cluster, tmp_path, 1)
     until_running(cluster, client)

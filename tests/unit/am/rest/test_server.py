@@ -183,3 +183,21 @@ def test_while_a_thousand_requests_are_half_sent_a_complete_one_is_answered(
             await server.stop()
 
     run(main())
+
+
+def test_an_idle_connection_is_closed_after_the_idleness_timeout(tmp_path: Path) -> None:
+    cluster = FakeCluster(tmp_path, {"rest.idleness-timeout": "1 s"})
+    assert RestSettings.of(cluster.services.settings).keep_alive == 1
+
+    async def main() -> None:
+        server = await serve(cluster.services, "127.0.0.1", 0)
+        try:
+            reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+            writer.write(b"GET /overview HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            # The end of the stream: the server has closed the connection, though the client has not.
+            assert (await reader.read()).startswith(b"HTTP/1.1 200 ")
+            writer.close()
+        finally:
+            await server.stop()
+
+    run(main())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import hashlib
 import ipaddress
+import socket
 import ssl
 import threading
 from collections.abc import Callable, Iterator
@@ -144,6 +145,40 @@ def test_what_may_have_been_done_is_not_asked_again(start: Callable[..., Master]
     with pytest.raises(RestError, match="not now"):
         rest.json("POST", "/", {})
     assert master.asked == ["GET", "POST", "POST"]
+
+
+def test_limits_and_attempts_are_those_of_the_configuration(start: Callable[..., Master]) -> None:
+    config = Settings(
+        {
+            "rest.retry.max-attempts": "2",
+            "rest.retry.delay": "70 ms",
+            "rest.connection-timeout": "1234 ms",
+            "rest.client.max-content-length": "7 bytes",
+        }
+    )
+    assert RetryPolicy.of(config) == RetryPolicy(2, 0.07)
+    assert RestTransport.of(config) == RestTransport(None, 1.234, 7)
+    master = start()
+    rest = RestClient.of(config, HOST, master.port)
+    with pytest.raises(RestError, match=r"rest\.client\.max-content-length"):
+        rest.get("/")
+    rest = RestClient.of(
+        Settings({"rest.retry.max-attempts": "2", "rest.retry.delay": "1 ms"}), HOST, master.port
+    )
+    rest.get("/")
+    asked = len(master.asked)
+    master.answers += [503] * 9
+    with pytest.raises(CommandError):
+        rest.get("/")
+    assert len(master.asked) - asked == 3, "once, and as often again as rest.retry.max-attempts says"
+
+
+def test_a_server_that_does_not_answer_is_given_up_after_the_connection_timeout() -> None:
+    with socket.create_server((HOST, 0)) as silent:
+        config = Settings({"rest.connection-timeout": "100 ms", "rest.retry.max-attempts": "1"})
+        rest = RestClient.of(config, HOST, silent.getsockname()[1])
+        with pytest.raises(RestUnavailableError, match="timed out"):
+            rest.get("/")
 
 
 def test_nobody_at_the_address_is_said_at_once(start: Callable[..., Master]) -> None:
