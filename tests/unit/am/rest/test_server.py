@@ -17,6 +17,7 @@ from tests.unit.am.rest.fakes import FakeCluster
 from tests.unit.am.rest.running import run
 from yarrow.am.rest.errors import RestServerError
 from yarrow.am.rest.server.server import RestServer, free_ports
+from yarrow.am.rest.server.web_server import WebServer
 from yarrow.am.rest.services import RestServices, RestSettings
 from yarrow.runtime.metrics.prometheus_endpoint import NoFreePortError
 
@@ -187,7 +188,8 @@ def test_while_a_thousand_requests_are_half_sent_a_complete_one_is_answered(
 
 def test_an_idle_connection_is_closed_after_the_idleness_timeout(tmp_path: Path) -> None:
     cluster = FakeCluster(tmp_path, {"rest.idleness-timeout": "1 s"})
-    assert RestSettings.of(cluster.services.settings).keep_alive == 1
+    web_server = WebServer(cluster.services, RestSettings.of(cluster.services.settings))
+    assert web_server._server.config.timeout_keep_alive == 1
 
     async def main() -> None:
         server = await serve(cluster.services, "127.0.0.1", 0)
