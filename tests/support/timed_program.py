@@ -87,5 +87,6 @@ def steps(running: SavepointEnvironment, batches: Sequence[Sequence[Row]]) -> li
 
 def late_records(running: SavepointEnvironment) -> float:
     """The number of rows that were late where their watermarks are made."""
-    (found,) = [value for name, value in running.harness.metrics().items() if name.endswith("numLateRecords")]
+    metrics = running._running.fragment.tasks[0].environment.metrics.values()
+    (found,) = [value for name, value in metrics.items() if name.endswith("numLateRecords")]
     return found
