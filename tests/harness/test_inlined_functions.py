@@ -212,6 +212,7 @@ def test_letters_have_the_lines_of_the_function() -> None:
     assert "+ 1" in code
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(-3, 3)), max_size=12))
 def test_inlined_and_called_chains_give_the_same(rows: list[tuple[int, int]]) -> None:
     def fragment(stream: Any) -> Any:

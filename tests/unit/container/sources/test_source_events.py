@@ -211,7 +211,7 @@ class Exactness(RuleBasedStateMachine):
                 assert any(number > self.completed for number in self.cuts)
 
 
-TestExactness = Exactness.TestCase
+TestExactness = pytest.mark.slow(Exactness.TestCase)
 TestExactness.settings = settings(max_examples=100, stateful_step_count=50, deadline=None)
 
 

@@ -208,6 +208,7 @@ VALUES = st.one_of(
 )
 
 
+@pytest.mark.slow
 @given(EXPRESSIONS, VALUES, VALUES)
 @example("(x and x[0] or 3)", [1], 2)
 @example("(f'{x}' if (x or y) and x else {'k': y})", 1, 2)
