@@ -284,8 +284,9 @@ def job(parallelism: int, allowed: Path, *, ordered: bool) -> JobGraph:
     settings = {"execution.batch.max-rows": "20"}
     env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings))
     env.set_parallelism(parallelism)
+    # A faster source puts hundreds of records into each batch, which then stand before a barrier.
     source = DataGeneratorSource(
-        lambda index: index, COUNT, RateLimiterStrategy.per_second(2 * COUNT), Types.LONG()
+        lambda index: index, COUNT, RateLimiterStrategy.per_second(1000), Types.LONG()
     )
     numbers = env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers").uid("numbers")
     numbers.set_parallelism(READERS)
@@ -303,10 +304,15 @@ def workers() -> Iterator[CheckpointHarness]:
     harness.close()
 
 
+def until_acknowledged(workers: CheckpointHarness, taken: TakenCheckpoint, seconds: float = 60.0) -> None:
+    """Returns when all tasks have acknowledged the checkpoint. Raises TimeoutError."""
+    workers.until(lambda: workers.states.keys() - taken.finished <= taken.acknowledged.keys(), seconds)
+
+
 def is_acknowledged(workers: CheckpointHarness, taken: TakenCheckpoint) -> bool:
     """Whether all tasks acknowledge the checkpoint in the next moment."""
     try:
-        workers.until(lambda: workers.states.keys() - taken.finished <= taken.acknowledged.keys(), 0.1)
+        until_acknowledged(workers, taken, 0.1)
     except TimeoutError:
         return False
     return True
@@ -333,11 +339,10 @@ def test_restored_at_other_parallelisms(
     allowed = tmp_path / "allowed"
     taken: TakenCheckpoint | None = None
     lines: list[str] = []
-    results = 0
     for number, parallelism in enumerate((1, 2, 4), start=1):
         workers.output.clear()
         workers.checkpoints.clear()
-        results = max(results + 100, COUNT // READERS * number // 4)
+        results, most = (COUNT // READERS * quarter // 4 for quarter in (number, number + 1))
         allow(allowed, results)
         waits_at(allowed).unlink(missing_ok=True)
         graph = job(parallelism, allowed, ordered=ordered)
@@ -345,10 +350,12 @@ def test_restored_at_other_parallelisms(
         workers.until_all(ExecutionState.RUNNING, ExecutionState.FINISHED)
         workers.until(lambda: len(workers.output) > 5 and waits_at(allowed).exists())
         taken = workers.trigger(number, workers.options(number, unaligned=unaligned))
-        # An aligned barrier may stand behind records for which there is room once others have their results.
-        while not is_acknowledged(workers, taken):
+        # An aligned barrier may stand behind records for which there is room once others have their results. They are
+        # far fewer than a quarter. Some of each attempt are left in flight, however long the barrier takes.
+        while results < most - 10 and not is_acknowledged(workers, taken):
             results += 10
             allow(allowed, results)
+        until_acknowledged(workers, taken)
         workers.notify(number, CheckpointNotice.COMPLETED)
         assert in_flight_state(taken, graph) > 0
         workers.cancel_and_wait()
