@@ -34,7 +34,6 @@ SHARED = (
     "ssl",
     "yarrow.container.protocol.framing",
     "yarrow.container.worker.current_call",
-    "yarrow.runtime.common.thread_dump",
     "yarrow.runtime.config.settings",
     "yarrow.runtime.fs.hdfs_settings",
     "yarrow.runtime.graph.engine_specs",

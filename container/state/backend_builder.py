@@ -9,7 +9,6 @@ from __future__ import annotations
 import importlib
 
 from yarrow.container.state.backend import KeyedBackendContext, KeyedStateBackend, StateBackendFactory
-from yarrow.container.state.debug_backend import DebugBackend
 from yarrow.container.state.errors import StateBackendError
 from yarrow.container.state.heap_keyed_state import HeapKeyedStateBackend
 from yarrow.runtime.config.options import checkpointing
@@ -34,7 +33,12 @@ def keyed_state_backend(context: KeyedBackendContext) -> KeyedStateBackend:
             f"state.backend.type {name!r} gives a {type(backend).__name__}; it must name a function that takes a "
             "KeyedBackendContext and gives a KeyedStateBackend (yarrow.container.state.backend)"
         )
-    return DebugBackend(backend, context) if context.settings.get(checkpointing.STATE_DEBUG) else backend
+    if not context.settings.get(checkpointing.STATE_DEBUG):
+        return backend
+    # Imported late: jobs in production do without it.
+    from yarrow.container.state.debug_backend import DebugBackend
+
+    return DebugBackend(backend, context)
 
 
 def _factory(name: str) -> StateBackendFactory:

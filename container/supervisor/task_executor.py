@@ -46,7 +46,6 @@ from yarrow.runtime.common.ids import (
     ResourceID,
     ResourceManagerID,
 )
-from yarrow.runtime.common.thread_dump import thread_stacks
 from yarrow.runtime.common.timers import LoopTimers, TimerHandle, Timers
 from yarrow.runtime.ha.services import epoch_of_token
 from yarrow.runtime.rpc.endpoint import RpcEndpoint
@@ -473,6 +472,9 @@ class TaskExecutor(RpcEndpoint):
         return await self.run_blocking(self._services.files.read, name, offset, limit)
 
     async def request_thread_dump(self) -> tuple[tuple[str, str], ...]:
+        # Imported late: most TaskExecutors are never asked.
+        from yarrow.runtime.common.thread_dump import thread_stacks
+
         own = [(f"supervisor: {name}", stack) for name, stack in thread_stacks()]
         for worker in self.workers:
             index = worker.handle.slot_index

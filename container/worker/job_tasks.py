@@ -38,15 +38,13 @@ from yarrow.container.task.stream_task import StreamTask
 from yarrow.container.task.task_builder import TaskBuilder, TaskHooks, position_of
 from yarrow.container.task.task_metrics import register_task_metrics
 from yarrow.container.task.task_thread import TaskThread
-from yarrow.container.worker.cached_files import with_cached_files
 from yarrow.container.worker.current_call import ChainLines, CurrentCallWriter
-from yarrow.container.worker.fault_plans import install_fault_plan
 from yarrow.container.worker.job_code import install_user_code
 from yarrow.container.worker.output_capture import CapturedOutput
 from yarrow.container.worker.user_logs import use_client_levels
 from yarrow.runtime.common.clock import Clock
 from yarrow.runtime.common.ids import ExecutionAttemptID, JobID
-from yarrow.runtime.config.options import execution
+from yarrow.runtime.config.options import execution, testing
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.data.elements import BarrierAlignment, CheckpointBarrier
 from yarrow.runtime.graph.job_graph import JobGraph, decode_job_graph
@@ -166,7 +164,11 @@ class JobTasks:
                 )
             return
         per_task = settings.get(execution.TASK_THREADS) is execution.TaskThreads.PER_TASK
-        install_fault_plan(settings)
+        if settings.get(testing.FAULT_PLAN) is not None:
+            # Imported late: tests of the engine alone have a plan.
+            from yarrow.container.worker.fault_plans import install_fault_plan
+
+            install_fault_plan(settings)
         builders = []
         for descriptor in deployment.tasks:
             wake = self._thread.wake
@@ -193,7 +195,11 @@ class JobTasks:
                 # First: modules of the program may set levels of their own.
                 use_client_levels(graph.client_log_levels)
             install_user_code(graph, message.file_paths, own_main=self._own_process)
-        graph = with_cached_files(graph, message.file_paths)
+        if graph.user_code.files:
+            # Imported late: most jobs ship no files.
+            from yarrow.container.worker.cached_files import with_cached_files
+
+            graph = with_cached_files(graph, message.file_paths)
         self._graphs[job_id] = (data, graph)
         return graph
 

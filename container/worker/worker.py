@@ -54,7 +54,6 @@ from yarrow.container.worker.output_capture import CapturedOutput
 from yarrow.container.worker.user_logs import ClientLogHandler, LogLinesHandler, use_client_levels
 from yarrow.container.worker.worker_metrics import WorkerMetrics
 from yarrow.runtime.common.clock import SystemClock
-from yarrow.runtime.common.thread_dump import thread_stacks
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.fs.hdfs_settings import HdfsSettings, use_hdfs_settings
 
@@ -211,6 +210,9 @@ class Worker:
                 )
             )
         elif isinstance(message, RequestThreadDump):
+            # Imported late: most workers are never asked.
+            from yarrow.runtime.common.thread_dump import thread_stacks
+
             self._control.send(ThreadDump(threads=thread_stacks()))
         elif isinstance(message, RequestEventTimes):
             # On this thread: a slow slice of a task must not keep the answer back.

@@ -12,7 +12,7 @@ import logging
 import math
 from collections import deque
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -20,7 +20,6 @@ from yarrow.am.execution.blob_store import BlobStore
 from yarrow.runtime.common.clock import Clock
 from yarrow.runtime.common.errors import YarrowError
 from yarrow.runtime.common.ids import AllocationID, ExecutionAttemptID, JobID, JobMasterID, ResourceID
-from yarrow.runtime.common.retry_pauses import RetryPauses
 from yarrow.runtime.common.timers import Timers
 from yarrow.runtime.rpc.endpoint import RpcEndpoint
 from yarrow.runtime.rpc.errors import RpcUnavailableError
@@ -36,6 +35,9 @@ from yarrow.runtime.rpc.messages import (
     WatermarkBounds,
 )
 from yarrow.runtime.rpc.restored_tasks import restored_bytes, without_restored
+
+if TYPE_CHECKING:
+    from yarrow.runtime.common.retry_pauses import RetryPauses
 
 _log = logging.getLogger(__name__)
 #: Seconds of the first pause between two tries of a message that must arrive, and of the longest.
@@ -223,7 +225,7 @@ class TaskExecutorLink:
 
         Readers wait for their events, and ignore an event that arrives twice.
         """
-        pauses = RetryPauses(math.inf, FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, self._services.clock)
+        pauses: RetryPauses | None = None
         while True:
             try:
                 await self._call(message)
@@ -236,7 +238,15 @@ class TaskExecutorLink:
                     self.resource_id,
                     error,
                 )
+            if pauses is None:
+                pauses = self._new_pauses()
             await self._pause(pauses.next_seconds() or 0.0)
+
+    def _new_pauses(self) -> RetryPauses:
+        # Imported late: most embedded clusters repeat nothing.
+        from yarrow.runtime.common.retry_pauses import RetryPauses
+
+        return RetryPauses(math.inf, FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, self._services.clock)
 
     async def _pause(self, seconds: float) -> None:
         """Waits; a disconnect ends the pause."""

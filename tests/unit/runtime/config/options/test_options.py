@@ -39,6 +39,7 @@ OWN_KEYS = {
     "execution.in-process",
     "fs.webhdfs.retry-timeout",
     "jobmanager.scheduling-mode",
+    "pipeline.inline-functions",
     "pipeline.watermark.max-jump",
     "rpc.ask.timeout",
     "rpc.connect.timeout",
