@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import socket
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -180,9 +181,10 @@ def test_the_next_master_is_found(master: ThreadingHTTPServer) -> None:
             raise CommandError("application_1 has ended: FAILED.")
         return where.pop()
 
-    gone = ThreadingHTTPServer((LOOPBACK, 0), Master)
-    gone.server_close()
-    relay = Relay(RestClient(LOOPBACK, gone.server_address[1], token=TOKEN, locate=locate))
+    # Bound, so that nobody else gets the port, and without anybody who listens.
+    gone = socket.socket()
+    gone.bind((LOOPBACK, 0))
+    relay = Relay(RestClient(LOOPBACK, gone.getsockname()[1], token=TOKEN, locate=locate))
     thread = threading.Thread(target=relay.serve)
     thread.start()
     try:
@@ -195,6 +197,7 @@ def test_the_next_master_is_found(master: ThreadingHTTPServer) -> None:
     finally:
         relay.close()
         thread.join()
+        gone.close()
 
 
 def test_the_user_of_a_connection(tmp_path: Path) -> None:
