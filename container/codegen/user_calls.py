@@ -73,18 +73,18 @@ def _written(
 
 
 def _names(code: CodeWriter, function: InlinedFunction, arguments: Sequence[str]) -> dict[str, ast.expr]:
-    """What the names of the function stand for before its first assignment."""
-    values = [code.bind("self", function.owner), *arguments] if function.is_bound else arguments
+    """The expressions that take the place of the function's names before its first assignment."""
+    formula = function.formula
+    values = arguments if function.owner is None else [code.bind("self", function.owner), *arguments]
     names: dict[str, ast.expr] = {}
-    read = {n.id for tree in function.formula.trees for n in ast.walk(tree) if isinstance(n, ast.Name)}
-    for name in sorted(read - function.local_names):
+    for name in sorted({*formula.names_read} - formula.local_names):
         if name in function.cells:
             cell = _loaded(code.bind("cell", function.cells[name]))
             names[name] = ast.Attribute(value=cell, attr="cell_contents", ctx=ast.Load())
         elif name in function.globals:
             variable = _loaded(code.bind("globals", function.globals))
             names[name] = ast.Subscript(value=variable, slice=ast.Constant(value=name), ctx=ast.Load())
-    names |= zip(function.formula.parameters, map(_loaded, values), strict=True)
+    names |= zip(formula.parameters, map(_loaded, values), strict=True)
     return names
 
 

@@ -55,6 +55,17 @@ class Formula(NamedTuple):
         """All expressions, in the order in which they are computed."""
         return [*(each.value for each in self.assignments), self.result]
 
+    @property
+    def names_read(self) -> list[str]:
+        """The name of each read, also of parameters and local variables."""
+        return [node.id for tree in self.trees for node in ast.walk(tree) if isinstance(node, ast.Name)]
+
+    @property
+    def local_names(self) -> frozenset[str]:
+        """Parameters and local variables."""
+        assigned = (name for each in self.assignments for name in each.targets)
+        return frozenset((*self.parameters, *assigned))
+
 
 def checked_name(name: object) -> str:
     """The name, which may become source. Raises NotInlined if the compiler would not read it as that name."""

@@ -28,16 +28,9 @@ class InlinedFunction(NamedTuple):
     formula: Formula
     #: The object of a bound method, which is the value of the first parameter; None = there is none.
     owner: Any
-    is_bound: bool
     globals: dict[str, Any]
     #: Closure variables by name.
     cells: Mapping[str, CellType]
-
-    @property
-    def local_names(self) -> frozenset[str]:
-        """Parameters and local variables."""
-        assigned = (name for each in self.formula.assignments for name in each.targets)
-        return frozenset((*self.formula.parameters, *assigned))
 
 
 def is_traced() -> bool:
@@ -50,16 +43,17 @@ def is_traced() -> bool:
 
 def inlined(function: Callable[..., Any], argument_count: int) -> InlinedFunction:
     """The function, if its loop may compute it for that many arguments. Raises NotInlined with the reason otherwise."""
-    is_bound = type(function) is MethodType
-    called = function.__func__ if isinstance(function, MethodType) else function
+    called, owner = function, None
+    if isinstance(function, MethodType):
+        called, owner = function.__func__, function.__self__
     if type(called) is not FunctionType:
         raise NotInlined(f"it is a {type(called).__name__}")
     formula = proved_formula(called.__code__)
-    if len(formula.parameters) != argument_count + is_bound:
-        raise NotInlined(f"it takes {len(formula.parameters) - is_bound} arguments, not {argument_count}")
+    taken = len(formula.parameters) - (owner is not None)
+    if taken != argument_count:
+        raise NotInlined(f"it takes {taken} arguments, not {argument_count}")
     cells = dict(zip(called.__code__.co_freevars, called.__closure__ or (), strict=True))
-    owner = function.__self__ if isinstance(function, MethodType) else None
-    found = InlinedFunction(formula, owner, is_bound, called.__globals__, cells)
+    found = InlinedFunction(formula, owner, called.__globals__, cells)
     _check_names(found, getattr(called, "__builtins__", None))
     return found
 
@@ -68,8 +62,8 @@ def _check_names(function: InlinedFunction, builtins_of_function: object) -> Non
     """Refuses names whose meaning could be another one in the loop, and names that cost more than a call."""
     if type(function.globals) is not dict or builtins_of_function is not vars(builtins):
         raise NotInlined("its globals or builtins are its own")
-    cost, local_names = 0, function.local_names
-    for name in _names_read(function.formula):
+    cost, local_names = 0, function.formula.local_names
+    for name in function.formula.names_read:
         if name in local_names:
             continue
         if name in function.cells:
@@ -86,7 +80,3 @@ def _check_names(function: InlinedFunction, builtins_of_function: object) -> Non
                 name = node.func.id
                 if name in local_names or name in function.cells or name in function.globals:
                     raise NotInlined(f"{name} is a function of its own")
-
-
-def _names_read(formula: Formula) -> list[str]:
-    return [node.id for tree in formula.trees for node in ast.walk(tree) if isinstance(node, ast.Name)]
