@@ -13,9 +13,9 @@ from typing import Any
 from yarrow.common.values.kept_schema import (
     KEPT_SCHEMA,
     KeptSchema,
+    elements_of,
     schemas_for,
     schemas_of,
-    stored_schemas,
 )
 from yarrow.container.operators.base import OperatorContext
 from yarrow.datastream.connectors.base import Source
@@ -51,7 +51,7 @@ def with_kept_schemas(source: Source[Any, Any], name: str, context: OperatorCont
             )
     if restored:
         source = _restored(source, restored, own, name)
-    state.update(stored_schemas({**own, **restored}))
+    state.update(elements_of({**own, **restored}))
     return source
 
 

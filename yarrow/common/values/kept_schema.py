@@ -33,7 +33,7 @@ class KeptSchema(NamedTuple):
         return bool(self.subject) and self.subject == own.subject
 
 
-def stored_schemas(schemas: Mapping[str, KeptSchema]) -> list[tuple[str, ...]]:
+def elements_of(schemas: Mapping[str, KeptSchema]) -> list[tuple[str, ...]]:
     """Return the elements of the operator state, one a place."""
     return [(*schema, place) if place else tuple(schema) for place, schema in schemas.items()]
 

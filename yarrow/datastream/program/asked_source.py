@@ -5,7 +5,7 @@ Owner: the thread that builds the program. Must not change the transformation: t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from yarrow.common.typeinfo import TypeInformation
@@ -13,14 +13,16 @@ from yarrow.common.values.kept_schema import KeptSchema
 from yarrow.common.watermark_strategy import WatermarkStrategy
 from yarrow.datastream.connectors.base import Source
 from yarrow.datastream.program.kept_schemas import (
+    StoredSchemas,
+    read_schemas,
     schemas_by_name,
     schemas_of_operator,
-    stored_schemas,
     tell_kept,
     with_schemas,
 )
 from yarrow.runtime.common.errors import InvalidProgramError
 from yarrow.runtime.common.ids import OperatorID
+from yarrow.runtime.config.options import execution
 from yarrow.runtime.graph.operator_ids import operator_id_of_uid
 
 if TYPE_CHECKING:
@@ -43,24 +45,34 @@ class AskedSource:
         self._name = name
         self._own = source.kept_schemas()
         self._kept: Mapping[str, KeptSchema] = {}
+        #: The snapshot that was read last, and its schemas.
+        self._read: tuple[str, Sequence[StoredSchemas]] | None = None
         self.output_type = output_type
         self.strategy = strategy
 
     def by_name(self, settings: Settings) -> Source[Any, Any]:
         """Return the source as it reads unless the program gives an id: name and subjects tell."""
-        self._kept = schemas_by_name(self._own, self._name, stored_schemas(self._name, settings))
+        self._kept = schemas_by_name(self._own, self._name, self._stored(settings))
         tell_kept(self._name, self._own, self._kept)
         return with_schemas(self._source, self._kept)
 
     def by_id(self, operator: SpecTransformation, settings: Settings) -> Source[Any, Any] | None:
         """Return the source as it reads under the id of its operator; None = as it reads already."""
-        stored = stored_schemas(self._name, settings)
-        kept = schemas_of_operator(self._own, _id_of(operator), stored)
+        kept = schemas_of_operator(self._own, _id_of(operator), self._stored(settings))
         if kept == self._kept:
             return None
         self._kept = kept
         tell_kept(self._name, self._own, kept)
         return with_schemas(self._source, kept)
+
+    def _stored(self, settings: Settings) -> Sequence[StoredSchemas]:
+        """The schemas of the snapshot from which the job will begin, which is read once."""
+        path = settings.get(execution.SAVEPOINT_PATH)
+        if path is None:
+            return ()
+        if self._read is None or self._read[0] != path:
+            self._read = path, read_schemas(path, self._name)
+        return self._read[1]
 
     def check_form(self, operator: SpecTransformation, form: Mapping[str, Any]) -> None:
         """Raise InvalidProgramError if what reads the operator was made for rows of another type than in `form`."""

@@ -17,8 +17,6 @@ from yarrow.common.values.kept_schema import KEPT_SCHEMA, KeptSchema, schemas_fo
 from yarrow.datastream.connectors.base import Source
 from yarrow.runtime.common.errors import FileSystemError
 from yarrow.runtime.common.ids import OperatorID
-from yarrow.runtime.config.options import execution
-from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.snapshot.errors import SnapshotError
 from yarrow.runtime.snapshot.handles import OperatorState
 from yarrow.runtime.snapshot.opening import open_snapshot
@@ -37,14 +35,11 @@ class StoredSchemas:
     by_place: Mapping[str, KeptSchema]
 
 
-def stored_schemas(name: str, settings: Settings) -> Sequence[StoredSchemas]:
-    """Return the schemas of the snapshot from which the job will begin; none if it cannot be read here.
+def read_schemas(path: str, name: str) -> Sequence[StoredSchemas]:
+    """Return the schemas of a snapshot; none if it cannot be read here.
 
     `name`: of the source that the log speaks of.
     """
-    path = settings.get(execution.SAVEPOINT_PATH)
-    if path is None:
-        return ()
     try:
         return list(_stored(path))
     except (OSError, FileSystemError, SnapshotError) as error:
