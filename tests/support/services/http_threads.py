@@ -11,7 +11,8 @@ from http.server import HTTPServer
 @contextmanager
 def running_in_thread(server: HTTPServer, name: str) -> Iterator[None]:
     """Serves in a thread of that name. At the end, thread and socket are gone."""
-    thread = threading.Thread(target=server.serve_forever, name=name)
+    # The end need not wait half a second.
+    thread = threading.Thread(target=server.serve_forever, name=name, kwargs={"poll_interval": 0.02})
     thread.start()
     try:
         yield

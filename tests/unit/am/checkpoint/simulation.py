@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 
+import msgspec
+
 from tests.support.job_graphs import Stage, linear_job
 from yarrow.am.checkpoint.coordinator import CheckpointCoordinator
 from yarrow.am.checkpoint.events import (
@@ -32,7 +34,7 @@ from yarrow.runtime.common.clock import ManualClock
 from yarrow.runtime.common.errors import CheckpointFailedError
 from yarrow.runtime.common.ids import ExecutionAttemptID, JobVertexID, OperatorID
 from yarrow.runtime.data.checkpoint_options import CheckpointLocation, CheckpointType, SnapshotKind
-from yarrow.runtime.graph.job_graph import JobGraph
+from yarrow.runtime.graph.job_graph import JobGraph, JobVertex
 from yarrow.runtime.rpc.messages import (
     AcknowledgeCheckpoint,
     AcknowledgeCoordinator,
@@ -44,8 +46,13 @@ from yarrow.runtime.snapshot.handles import (
     DatabaseFile,
     FileStateHandle,
     InlineStateHandle,
+    NamedOperatorState,
+    OperatorStateHandle,
+    OperatorStateMode,
     OperatorSubtaskState,
     RocksDBSnapshot,
+    SerializerConfig,
+    ValueFormat,
 )
 
 
@@ -65,6 +72,15 @@ def shared(*paths: str) -> OperatorSubtaskState:
     )
     snapshot = RocksDBSnapshot(key_groups=(0, 127), backend_id="db", states=(), shared=files, private=())
     return OperatorSubtaskState(keyed=(snapshot,))
+
+
+def list_state(mode: OperatorStateMode) -> OperatorSubtaskState:
+    """A subtask with one list of one element."""
+    value = SerializerConfig(format=ValueFormat.TYPED, type_spec="LONG")
+    named = NamedOperatorState(name="seen", mode=mode, value=value, elements=((0, 1),))
+    return OperatorSubtaskState(
+        operator=(OperatorStateHandle(states=(named,), handle=InlineStateHandle(data=b"x")),)
+    )
 
 
 class SimulatedTasks:
@@ -126,6 +142,14 @@ class Simulation:
         self._requests = 0
         # All tasks run: the first interval begins.
         self.handle(Wake())
+
+    def first_without_enumerator(self) -> JobVertex:
+        """The first vertex, whose operator is that of the second one from now on: no source."""
+        first, second = self.job.vertices
+        operators = (msgspec.structs.replace(first.operators[0], spec=second.operators[0].spec),)
+        changed = msgspec.structs.replace(first, operators=operators)
+        self.tasks.job = msgspec.structs.replace(self.job, vertices=(changed, second))
+        return changed
 
     def handle(self, *events: Event) -> list[Action]:
         """The actions of these events; they are kept too."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from tests.unit.am.checkpoint.simulation import Simulation, failure, names, of
+from tests.unit.am.checkpoint.simulation import Simulation, failure, list_state, names, of
 from yarrow.am.checkpoint.events import (
     Action,
     Discard,
@@ -31,13 +31,7 @@ from yarrow.runtime.common.ids import JobVertexID, OperatorID
 from yarrow.runtime.data.checkpoint_options import SnapshotKind
 from yarrow.runtime.rpc.messages import AcknowledgeCheckpoint, CheckpointMetrics, CheckpointNotice
 from yarrow.runtime.snapshot.handles import (
-    InlineStateHandle,
-    NamedOperatorState,
-    OperatorStateHandle,
     OperatorStateMode,
-    OperatorSubtaskState,
-    SerializerConfig,
-    ValueFormat,
 )
 
 
@@ -481,14 +475,8 @@ def test_a_task_that_is_not_ready_is_no_failure() -> None:
 @pytest.mark.parametrize("mode", list(OperatorStateMode))
 def test_a_union_list_of_a_partly_ended_operator_fails_the_checkpoint(mode: OperatorStateMode) -> None:
     simulation = Simulation(tasks=2, tolerable_failures=5)
-    source, other = simulation.job.vertices
-    operators = (msgspec.structs.replace(source.operators[0], spec=other.operators[0].spec),)
-    vertex = msgspec.structs.replace(source, operators=operators)
-    simulation.tasks.job = msgspec.structs.replace(simulation.job, vertices=(vertex, other))
-    value = SerializerConfig(format=ValueFormat.TYPED, type_spec="LONG")
-    named = NamedOperatorState(name="seen", mode=mode, value=value, elements=((0, 1),))
-    operator = (OperatorStateHandle(states=(named,), handle=InlineStateHandle(data=b"x")),)
-    states = {vertex.operators[0].id: OperatorSubtaskState(operator=operator)}
+    vertex = simulation.first_without_enumerator()
+    states = {vertex.operators[0].id: list_state(mode)}
 
     def acknowledged(number: int) -> list[Action]:
         simulation.after(10)

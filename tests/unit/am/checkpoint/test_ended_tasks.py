@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import msgspec
 import pytest
 
-from tests.unit.am.checkpoint.simulation import Simulation, attempt, names, of
+from tests.unit.am.checkpoint.simulation import Simulation, attempt, list_state, names, of
 from yarrow.am.checkpoint.events import Action, FailJob, Refused, StoreMetadata, Succeeded, TriggerTasks, Wake
 from yarrow.runtime.common.ids import OperatorID
 from yarrow.runtime.data.checkpoint_options import SnapshotKind
 from yarrow.runtime.rpc.messages import AcknowledgeCheckpoint, CheckpointMetrics
 from yarrow.runtime.snapshot.handles import (
-    InlineStateHandle,
-    NamedOperatorState,
-    OperatorStateHandle,
     OperatorStateMode,
-    OperatorSubtaskState,
-    SerializerConfig,
-    ValueFormat,
 )
 
 STOPS = [SnapshotKind.SAVEPOINT, SnapshotKind.SAVEPOINT_SUSPEND, SnapshotKind.SAVEPOINT_TERMINATE]
@@ -143,19 +136,7 @@ def test_who_wants_no_checkpoints_with_ended_tasks_gets_none() -> None:
 
 def test_the_union_list_of_an_operator_that_ends_partly_meanwhile_fails_the_checkpoint() -> None:
     simulation = Simulation(tolerable_failures=5)
-    source, other = simulation.job.vertices
-    operators = (msgspec.structs.replace(source.operators[0], spec=other.operators[0].spec),)
-    vertex = msgspec.structs.replace(source, operators=operators)
-    simulation.tasks.job = msgspec.structs.replace(simulation.job, vertices=(vertex, other))
-    named = NamedOperatorState(
-        name="seen",
-        mode=OperatorStateMode.UNION,
-        value=SerializerConfig(format=ValueFormat.TYPED, type_spec="LONG"),
-        elements=((0, 1),),
-    )
-    state = OperatorSubtaskState(
-        operator=(OperatorStateHandle(states=(named,), handle=InlineStateHandle(data=b"x")),)
-    )
+    vertex = simulation.first_without_enumerator()
     simulation.request(SnapshotKind.SAVEPOINT)
     simulation.located(1)
     simulation.handle(
@@ -163,7 +144,7 @@ def test_the_union_list_of_an_operator_that_ends_partly_meanwhile_fails_the_chec
             job_id=simulation.job.job_id,
             checkpoint_id=1,
             attempt_id=attempt(0),
-            states={vertex.operators[0].id: state},
+            states={vertex.operators[0].id: list_state(OperatorStateMode.UNION)},
             metrics=CheckpointMetrics(),
         )
     )

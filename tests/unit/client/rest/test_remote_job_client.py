@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from tests.support.services.http_threads import running_in_thread
 from yarrow.client.rest.remote_job_client import RemoteJobClient
 from yarrow.client.rest.rest_client import RestClient
 from yarrow.datastream import StreamExecutionEnvironment
@@ -47,15 +47,8 @@ class Cluster:
             def log_message(self, format: str, *args: object) -> None:
                 pass
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.rest = RestClient("127.0.0.1", int(self._server.server_address[1]))
-        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02})
-        self._thread.start()
-
-    def close(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.rest = RestClient("127.0.0.1", int(self.server.server_address[1]))
 
 
 @pytest.fixture
@@ -66,8 +59,8 @@ def clock() -> ManualClock:
 @pytest.fixture
 def cluster(request: pytest.FixtureRequest, clock: ManualClock) -> Iterator[Cluster]:
     made = Cluster(request.param, clock)
-    yield made
-    made.close()
+    with running_in_thread(made.server, "cluster"):
+        yield made
 
 
 @pytest.mark.parametrize(
