@@ -76,7 +76,7 @@ class Participants(Protocol):
     def cut_off(
         self, attempts: Collection[ExecutionAttemptID], plan: CheckpointPlan
     ) -> list[ExecutionAttemptID]:
-        """Those of these tasks to which no barrier comes any more: their producers take no part in the plan.
+        """The tasks among these to which no barrier comes any more: their producers take no part in the plan.
 
         It also names tasks at the end of their input, because a trigger that comes twice changes nothing.
         """

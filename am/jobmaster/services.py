@@ -31,7 +31,7 @@ def log_printed(text: str) -> None:
 
 
 class JobMasterServices(msgspec.Struct, frozen=True):
-    """What a JobMaster gets from its surroundings."""
+    """The clock, timers, storage and other services that a JobMaster uses."""
 
     rpc: RpcService
     resource_manager: LeaderRetrieval

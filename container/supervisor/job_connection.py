@@ -104,7 +104,7 @@ class JobOfSlots(msgspec.Struct, frozen=True):
 
 
 class ConnectionServices(msgspec.Struct, frozen=True):
-    """What a JobConnection gets from its surroundings."""
+    """The RPC service, timers and settings that a JobConnection uses."""
 
     rpc: RpcService
     timers: Timers

@@ -23,7 +23,7 @@ from yarrow.runtime.data.elements import MIN_TIMESTAMP
 from yarrow.runtime.graph.data_set_spec import JoinKind
 
 KEYS = [1, "two", None]
-#: Those of the second line are narrow.
+#: The bounds in the second line are narrow.
 BOUNDS = [
     *[(-700, 1500), (300, 2600), (-3000, -400)],
     *[(0, 0), (100, 100), (-100, -100), (-100, -99), (-150, 40)],

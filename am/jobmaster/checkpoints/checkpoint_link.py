@@ -64,7 +64,7 @@ T = TypeVar("T")
 
 
 class CheckpointServices(msgspec.Struct, frozen=True):
-    """What a CheckpointLink gets from its surroundings."""
+    """The clock, timers, ids and links that a CheckpointLink uses."""
 
     clock: Clock
     timers: Timers

@@ -41,7 +41,7 @@ _TARGET = "resourcemanager"
 
 
 class ResourceManagerServices(msgspec.Struct, frozen=True):
-    """What a ResourceManagerLink gets from its surroundings."""
+    """The RPC service, clock and timers that a ResourceManagerLink uses."""
 
     rpc: RpcService
     resource_manager: LeaderRetrieval

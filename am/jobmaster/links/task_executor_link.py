@@ -81,7 +81,7 @@ _Message = (
 
 
 class LinkServices(msgspec.Struct, frozen=True):
-    """What a TaskExecutorLink gets from its surroundings."""
+    """The clock, timers and blob store that a TaskExecutorLink uses."""
 
     clock: Clock
     timers: Timers

@@ -33,7 +33,7 @@ class _Test(NamedTuple):
 
 
 class _Arm(NamedTuple):
-    """What a stretch of steps leaves on the stack, and where it goes on; None = it returns."""
+    """The value that a stretch of steps leaves, and the place of the next step; None = the function returns."""
 
     value: ast.expr
     end: int | None
@@ -53,7 +53,7 @@ class ControlFlow:
         self._inside = 0
 
     def formula(self) -> Formula:
-        """What the function computes. Raises NotInlined."""
+        """The formula of the function. Raises NotInlined."""
         if len(self._steps) > _MOST_STEPS:
             raise NotInlined("it is too long")
         arm = self._run(0, [], None)

@@ -44,7 +44,7 @@ class LocalAssignment(NamedTuple):
 
 
 class Formula(NamedTuple):
-    """What a function computes."""
+    """The computation of a small function: its assignments in order, then its result."""
 
     parameters: tuple[str, ...]
     assignments: tuple[LocalAssignment, ...]

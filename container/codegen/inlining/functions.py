@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 from yarrow.container.codegen.inlining.formulas import PURE_BUILTINS, Formula, NotInlined
 from yarrow.container.codegen.inlining.proofs import proved_formula
 
-#: What a read costs more in the loop than in the function, in nanoseconds (docs/design/0055). A call costs 22.
+#: Nanoseconds that a read in the loop takes longer than one in the function (docs/design/0055). A call costs 22.
 _GLOBAL_READ: Final = 8
 _CLOSURE_READ: Final = 14
 _SAVED: Final = 20

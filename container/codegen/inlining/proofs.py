@@ -27,7 +27,7 @@ _WITHOUT_MEANING: Final = 0x10 | 0x1FE0000 | 0x4000000 | 0x8000000
 
 @lru_cache(maxsize=1024)
 def proved_formula(code: CodeType) -> Formula:
-    """What a function of this code computes. Raises NotInlined with the reason why the code must be called."""
+    """The formula of a function with this code. Raises NotInlined with the reason why the code must be called."""
     if code.co_flags & ~_WITHOUT_MEANING != _FUNCTION:
         raise NotInlined("it is a generator, a coroutine, or takes *args or **kwargs")
     if (

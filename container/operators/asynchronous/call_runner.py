@@ -53,7 +53,7 @@ class AsyncCall:
         #: The coroutine that runs it.
         self.worker = worker
         self.request: Any = None
-        #: What the function gets.
+        #: The argument of the function.
         self.argument: Any = None
         #: Time (monotonic) of the first attempt.
         self.began = 0.0

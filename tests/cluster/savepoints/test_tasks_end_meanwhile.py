@@ -101,7 +101,7 @@ class Race:
         if late:
             self.raced.append(action.checkpoint_id)
             self.brief.open_gate("end")
-            # What JobMaster and worker tell each other of the end goes on meanwhile.
+            # Worker and JobMaster exchange messages about the end meanwhile.
             self._send_behind_end(messages, msgspec.structs.replace(action, attempts=late))
 
     def _send_behind_end(self, messages: CheckpointMessages, action: TriggerTasks) -> None:

@@ -28,7 +28,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class StoredSchemas:
-    """What a snapshot has of one source."""
+    """The schemas of one source in a snapshot."""
 
     operator_id: OperatorID
     name: str

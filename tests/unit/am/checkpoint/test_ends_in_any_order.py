@@ -277,7 +277,7 @@ class Model:
                     self.tasks[consumer.attempt_id].channels[producer] = queue
                     self.tasks[producer].consumers.append(queue)
 
-    # What may happen next.
+    # The steps that may come next.
 
     def steps(self) -> list[Callable[[], None]]:
         found: list[Callable[[], None]] = []

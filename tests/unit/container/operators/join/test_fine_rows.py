@@ -49,7 +49,7 @@ def opened(length: int) -> tuple[FineRows, SideSize]:
 
 
 def stored(frozen: Iterator[tuple[TimeWindow, list[Any], list[Any]]]) -> dict[int, dict[Any, list[Entry]]]:
-    """What a cut stores: entries by the start of their bucket and key."""
+    """The entries that a cut stores, by the start of their bucket and by key."""
     return {window.start: dict(zip(keys, values, strict=True)) for window, keys, values in frozen}
 
 

@@ -115,7 +115,7 @@ EPOCH = datetime(1970, 1, 1)
 
 
 def in_milliseconds(row: dict[str, Any]) -> dict[str, Any]:
-    """What `time.precision.mode=connect` has left of a row."""
+    """A row with the digits that `time.precision.mode=connect` keeps."""
     at, made = row["at"], row["made"]
     return row | {
         "at": None if at is None else at.replace(microsecond=at.microsecond // 1000 * 1000),

@@ -35,7 +35,7 @@ class Holder(NamedTuple):
 
 
 class Mark(IntEnum):
-    """What a holder says of its job: the time-out of its name, in ms."""
+    """The state of a job, as a holder tells it by the time-out of its name, in ms."""
 
     #: It looks whether other jobs have the prefix. The first subtask alone says so.
     CLAIMS = 1001
@@ -129,7 +129,7 @@ class PrefixWatch:
 
     @property
     def watched(self) -> list[Holder]:
-        """Those of other jobs that may live or come back."""
+        """The holders of other jobs that may live or come back."""
         return sorted(self._holders)
 
     def saw(self, holder: Holder, sign: Sign | None, asked: float, answered: float) -> None:
@@ -165,7 +165,10 @@ class PrefixWatch:
         return all(known.looked - known.since >= WATCH_SECONDS for known in self._holders.values())
 
     def dead(self) -> dict[Holder, Mark]:
-        """Those that never made a beat, with the marks that later jobs shall find: they need not watch them again."""
+        """The holders that never made a beat, with the marks that later jobs shall find.
+
+        So later jobs need not watch them again.
+        """
         return {
             holder: known.sign.mark.of_dead
             for holder, known in self._holders.items()
