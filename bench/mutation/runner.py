@@ -89,7 +89,7 @@ class Copy:
                 timeout=_TIME_LIMIT,
             )
         except subprocess.TimeoutExpired:
-            return Result(mutant, Outcome.KILLED)
+            return Result(mutant, Outcome.KILLED, f"its test did not end in {_TIME_LIMIT:g} s")
         if ended.returncode == _TESTS_FAILED:
             return Result(mutant, Outcome.KILLED)
         outcome = Outcome.SURVIVED if ended.returncode == 0 else Outcome.BROKEN
@@ -100,7 +100,10 @@ _NOT_COPIED = shutil.ignore_patterns("__pycache__", "*.pyc")
 
 
 def run_all(mutants: Sequence[Mutant], processes: int) -> list[Result]:
-    """Tries all of them; prints each one that is not killed. MutantDoesNotApplyError before anything runs."""
+    """Tries all of them, and prints each outcome, with the reason if no failed test killed it.
+
+    Raises MutantDoesNotApplyError before anything runs.
+    """
     sources = Sources(ROOT)
     places = {mutant: sources.place_of(mutant) for mutant in mutants}
     tests = killers_of(ROOT, [mutant for mutant in mutants if mutant.killer])
@@ -119,37 +122,52 @@ def run_all(mutants: Sequence[Mutant], processes: int) -> list[Result]:
             finally:
                 copies.put(copy)
             print(f"{result.outcome.value:10} {mutant}", flush=True)
-            if result.outcome is not Outcome.KILLED:
+            if result.output:
                 print(result.output, flush=True)
             return result
 
         return list(pool.map(try_one, mutants))
 
 
-def table(results: Mapping[str, Sequence[Result]], commit: str) -> str:
-    """The table that docs keep: how many of each area came to what."""
-    outcomes = tuple(Outcome)
-    lines = [
-        f"{date.today().isoformat()}, commit {commit}.",
-        "",
-        f"| area | mutants | {' | '.join(outcome.value for outcome in outcomes)} |",
-        f"| --- | {' | '.join(['---'] * (len(outcomes) + 1))} |",
-    ]
-    for area, found in results.items():
-        counts = [sum(result.outcome is outcome for result in found) for outcome in outcomes]
-        lines.append(f"| {area} | {len(found)} | {' | '.join(map(str, counts))} |")
-    every = [result for found in results.values() for result in found]
-    counts = [sum(result.outcome is outcome for result in every) for outcome in outcomes]
-    lines.append(f"| all | {len(every)} | {' | '.join(map(str, counts))} |")
-    return "\n".join(lines)
+def row(area: str, results: Sequence[Result], commit: str) -> str:
+    """The row of an area: how many of its mutants came to what, at which commit."""
+    counts = [sum(result.outcome is outcome for result in results) for outcome in Outcome]
+    cells = [area, f"{commit}, {date.today().isoformat()}", str(len(results)), *map(str, counts)]
+    return _line(cells)
 
 
-def store(path: Path, text: str) -> None:
-    """Replaces what stands between the marks of a document."""
+def table(rows: Mapping[str, str]) -> str:
+    """The table that docs keep, of the rows by area; the last row is their sum."""
+    head = ["area", "commit", "mutants", *(outcome.value for outcome in Outcome)]
+    numbers = [[int(cell) for cell in _cells(row)[2:]] for row in rows.values()]
+    sums = [str(sum(column)) for column in zip(*numbers, strict=True)]
+    return "\n".join([_line(head), _line(["---"] * len(head)), *rows.values(), _line(["all", "", *sums])])
+
+
+def stored_rows(path: Path) -> dict[str, str]:
+    """The rows that a document keeps, by area."""
+    _, _, rest = path.read_text().partition(_BEGIN)
+    lines = rest.partition(_END)[0].splitlines()
+    found = {_cells(line)[0]: line for line in lines if line.startswith("| ")}
+    return {area: line for area, line in found.items() if area not in ("area", "---", "all")}
+
+
+def store(path: Path, rows: Mapping[str, str]) -> None:
+    """Replaces these rows between the marks of a document, and keeps those of other areas."""
+    every = {**stored_rows(path), **rows}
+    text = table({area: every[area] for area in sorted(every)})
     document = path.read_text()
     before, _, rest = document.partition(_BEGIN)
     _, _, after = rest.partition(_END)
     path.write_text(f"{before}{_BEGIN}\n\n{text}\n\n{_END}{after}")
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _cells(line: str) -> list[str]:
+    return [cell.strip() for cell in line.strip("| ").split("|")]
 
 
 def main() -> int:
@@ -157,28 +175,29 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="bench/mutants", description=__doc__)
     parser.add_argument("areas", nargs="*", metavar="AREA")
     parser.add_argument("--list", action="store_true", help="names the mutants and runs nothing")
-    parser.add_argument("--write", type=Path, metavar="PAGE", help="stores the table in this page of docs")
+    parser.add_argument("--write", type=Path, metavar="PAGE", help="stores the rows in this page of docs")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     options = parser.parse_args()
     known = mutants_by_area()
     if unknown := [area for area in options.areas if area not in known]:
         parser.error(f"no area {', '.join(unknown)}; there are {', '.join(known)}")
-    if options.write and options.areas:
-        parser.error("--write stores the table of all areas: name none")
     chosen = {area: known[area] for area in options.areas or known}
     if options.list:
         for area, mutants in chosen.items():
             print(*(f"{area}: {mutant}" for mutant in mutants), sep="\n")
         return 0
-    results = {area: run_all(mutants, options.processes) for area, mutants in chosen.items()}
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True
-    ).stdout.strip()
-    text = table(results, commit)
-    print(text)
-    if options.write:
-        store(options.write, text)
-    found = [result.outcome for every in results.values() for result in every]
+    command = ["git", "rev-parse", "--short", "HEAD"]
+    commit = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+    found: set[Outcome] = set()
+    rows: dict[str, str] = {}
+    for area, mutants in chosen.items():
+        results = run_all(mutants, options.processes)
+        found |= {result.outcome for result in results}
+        rows[area] = row(area, results, commit)
+        # All areas take an hour or two: what is done is kept if the rest is not.
+        if options.write:
+            store(options.write, {area: rows[area]})
+    print(table(rows))
     return int(Outcome.SURVIVED in found or Outcome.BROKEN in found)
 
 

@@ -138,6 +138,30 @@ MUTANTS = (
         killer="test_task_executor.py::test_what_tasks_restore_is_fetched_where_it_is_too_long_for_the_message",
     ),
     Mutant(
+        "SlotTasks._slots_of",
+        "or slot.state is TaskExecutorSlotState.RELEASING",
+        "or False",
+        killer="test_slot_tasks.py::test_a_slot_that_is_being_freed_takes_no_tasks",
+    ),
+    Mutant(
+        "SlotTasks._slots_of",
+        "not owned",
+        "False",
+        killer="test_slot_tasks.py::test_a_slot_of_another_job_takes_no_tasks",
+    ),
+    Mutant(
+        "SlotTasks._slots_of",
+        "or not worker.handle.is_ready",
+        "or False",
+        killer="test_slot_tasks.py::test_a_slot_whose_worker_is_not_ready_takes_no_tasks",
+    ),
+    Mutant(
+        "_check_worker",
+        "if meant != worker.worker_id:",
+        "if False:",
+        killer="test_slot_tasks.py::test_tasks_for_a_worker_that_has_ended_do_not_start_in_the_next_one",
+    ),
+    Mutant(
         "SlotTasks.deliver",
         "max(event.target_subtask, 0)",
         "min(event.target_subtask, 0)",

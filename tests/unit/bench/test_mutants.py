@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bench.mutation.mutant import Mutant, MutantDoesNotApplyError, Sources, killers_of
-from bench.mutation.runner import Outcome, Result, mutants_by_area, store, table
+from bench.mutation.runner import Outcome, Result, mutants_by_area, row, store, stored_rows
 
 ROOT = Path(__file__).parents[3]
 AREAS = {"checkpoints", "credit", "fencing", "security", "slots", "state", "timers"}
@@ -48,6 +48,7 @@ def test_each_mutant_has_a_test_or_a_reason(area: str) -> None:
 REFUSALS = {
     "FencingTokenError",
     "ForbiddenError",
+    "SlotNotAvailableError",
     "SlotNotFoundError",
     "UnauthorizedError",
     "UnsafeArchiveError",
@@ -104,15 +105,19 @@ def test_one_that_does_not_apply_exactly_once_is_named(tmp_path: Path, mutant: M
         sources.place_of(mutant)
 
 
-def test_the_table_counts_outcomes_and_replaces_the_former_one(tmp_path: Path) -> None:
+def test_the_table_counts_outcomes_and_keeps_the_rows_of_other_areas(tmp_path: Path) -> None:
     mutant = Mutant("A.f", "x", "y", killer="t")
-    results = {"credit": [Result(mutant, Outcome.KILLED), Result(mutant, Outcome.SURVIVED)]}
-    text = table(results, "abc")
-    assert "| credit | 2 | 1 | 1 | 0 | 0 |" in text and "| all | 2 | 1 | 1 | 0 | 0 |" in text
+    killed, survived = Result(mutant, Outcome.KILLED), Result(mutant, Outcome.SURVIVED)
     page = tmp_path / "page.md"
     page.write_text(
         "before\n<!-- mutants: written by bench/mutants -->\nold\n<!-- end of mutants -->\nafter\n"
     )
-    store(page, text)
-    assert "old" not in page.read_text() and page.read_text().startswith("before\n")
-    assert text in page.read_text() and page.read_text().endswith("\nafter\n")
+    store(page, {"timers": row("timers", [killed], "abc"), "credit": row("credit", [killed], "abc")})
+    store(page, {"credit": row("credit", [killed, survived], "def")})
+    text = page.read_text()
+    assert "old" not in text and text.startswith("before\n") and text.endswith("\nafter\n")
+    rows = stored_rows(page)
+    assert list(rows) == ["credit", "timers"]
+    assert rows["credit"].startswith("| credit | def, ") and rows["credit"].endswith(" | 2 | 1 | 1 | 0 | 0 |")
+    assert rows["timers"].startswith("| timers | abc, ") and rows["timers"].endswith(" | 1 | 1 | 0 | 0 | 0 |")
+    assert "| all |  | 3 | 2 | 1 | 0 | 0 |" in text
