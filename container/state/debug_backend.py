@@ -108,6 +108,11 @@ class DebugBackend(KeyedStateBackend):
         return self._backend.reads_ahead
 
     @property
+    def holds_all_in_memory(self) -> bool:  # type: ignore[override]
+        """See KeyedStateBackend."""
+        return self._backend.holds_all_in_memory
+
+    @property
     def read_ahead_rows(self) -> int:
         """See KeyedStateBackend."""
         return self._backend.read_ahead_rows

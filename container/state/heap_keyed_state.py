@@ -59,6 +59,8 @@ Copier = Callable[[Any], Any]
 class HeapKeyedStateBackend(RegisteringBackend):
     """The keyed state of one operator's subtask on the heap."""
 
+    holds_all_in_memory = True
+
     def __init__(self, context: KeyedBackendContext) -> None:
         restored = restored_state(context)
         super().__init__(context, restored, HeapSections(context, restored))

@@ -122,6 +122,10 @@ class TimerQueue:
     @property
     def next_timestamp(self) -> int | None:
         """Time of the earliest timer."""
+        return self.first_timestamp()
+
+    def first_timestamp(self) -> int | None:
+        """Time of the earliest timer of this queue itself."""
         times, buckets = self._times, self._buckets
         while times and buckets[times[0]] is None:
             del buckets[heappop(times)]
@@ -130,7 +134,7 @@ class TimerQueue:
 
     def pop(self, limit: int) -> tuple[int, Any, Any] | None:
         """Removes and returns the first timer up to `limit`: (timestamp, key, namespace); None if there is none."""
-        timestamp = self.next_timestamp
+        timestamp = self.first_timestamp()
         if timestamp is None or timestamp > limit:
             return None
         bucket = self._buckets[timestamp]
@@ -158,7 +162,7 @@ class TimerQueue:
 
         Timers of one time come in any order, which spares the encoding of their keys. Call it or `pop`, never both.
         """
-        timestamp = self.next_timestamp
+        timestamp = self.first_timestamp()
         if timestamp is None or timestamp > limit:
             return None
         bucket: Any = self._buckets[timestamp]
@@ -175,8 +179,12 @@ class TimerQueue:
     def drain(self) -> list[Timer]:
         """Removes all timers and returns them."""
         found = list(self.snapshot_timers())
-        self.__init__()  # type: ignore[misc]
+        self.clear()
         return found
+
+    def clear(self) -> None:
+        """Removes all timers."""
+        TimerQueue.__init__(self)
 
     # ------------------------------------------------------------------ TimerSection
 

@@ -20,7 +20,7 @@ Run = tuple[int, int, int]
 Complete = tuple[int, int]
 
 #: Cells below which no sweep is worth its time.
-_LEAST_SWEEP: Final = 16
+LEAST_SWEEP: Final = 16
 
 
 class PartialMatches(NamedTuple):
@@ -59,19 +59,7 @@ class PartialMatches(NamedTuple):
 
     def match(self, cell: int, steps: Sequence[str]) -> dict[str, list[Any]]:
         """Records by the name of their step, up to a cell."""
-        records, cells = self.records, self.cells
-        taken: list[tuple[int, int]] = []
-        while cell >= 0:
-            step, position, cell = cells[cell]
-            taken.append((step, position))
-        found: dict[str, list[Any]] = {}
-        for step, position in reversed(taken):
-            name = steps[step]
-            if name in found:
-                found[name].append(records[position][1])
-            else:
-                found[name] = [records[position][1]]
-        return found
+        return matched(self.records, self.cells, cell, steps)
 
     def of_step(self, cell: int, step: int) -> list[Any]:
         """The records of one step up to a cell."""
@@ -85,7 +73,7 @@ class PartialMatches(NamedTuple):
             self.records.clear()
             self.cells.clear()
             self.kept[0] = 0
-        elif len(self.cells) >= 2 * self.kept[0] + _LEAST_SWEEP:
+        elif len(self.cells) >= 2 * self.kept[0] + LEAST_SWEEP:
             self.sweep()
 
     def sweep(self) -> None:
@@ -107,3 +95,21 @@ class PartialMatches(NamedTuple):
         self.runs[:] = [(state, cell_at[cell], record_at[start]) for state, cell, start in self.runs]
         self.complete[:] = [(cell_at[cell], record_at[start]) for cell, start in self.complete]
         self.kept[0] = len(cells)
+
+
+def matched(
+    records: Sequence[Record], cells: Sequence[Cell], cell: int, steps: Sequence[str]
+) -> dict[str, list[Any]]:
+    """Records by the name of their step, up to a cell."""
+    taken: list[tuple[int, int]] = []
+    while cell >= 0:
+        step, position, cell = cells[cell]
+        taken.append((step, position))
+    found: dict[str, list[Any]] = {}
+    for step, position in reversed(taken):
+        name = steps[step]
+        if name in found:
+            found[name].append(records[position][1])
+        else:
+            found[name] = [records[position][1]]
+    return found

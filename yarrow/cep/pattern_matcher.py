@@ -15,6 +15,7 @@ from yarrow.cep.conditions import IterativeCondition, SimpleCondition, call_of
 from yarrow.cep.partial_matches import Complete, PartialMatches, Run
 from yarrow.cep.pattern_table import Edge, EdgeAction, PatternTable, RecordTest, Tests
 from yarrow.cep.record_decisions import RecordDecisions
+from yarrow.cep.record_moves import OneTest
 from yarrow.cep.record_step import RecordStep, move_apart
 
 
@@ -116,6 +117,23 @@ class PatternMatcher:
         self._record: Any = None
         #: Runs that ended because their key had too many.
         self.dropped = 0
+
+    @property
+    def within_ms(self) -> int | None:
+        """Milliseconds below which the last record of a match comes behind the first; None = no limit."""
+        return self._within
+
+    @property
+    def moves_by_one_test(self) -> Sequence[OneTest | None] | None:
+        """What one test tells of a record, state by state, None for states that ask others; None = it tells too little.
+
+        If it is not None, each run goes its own way, and the only time limit is that of the whole match. Matches leave
+        when they are complete, those that began first in front.
+        """
+        decisions = self._decisions
+        if decisions is None or not decisions.keeps_apart or not self._one_limit or self._most is not None:
+            return None
+        return None if self.table.skip_strategy.is_skip_strategy else decisions.moves
 
     # ------------------------------------------------------------------ records
 

@@ -24,9 +24,11 @@ class RecordDecisions:
         """`calls`: the tests of the table by number."""
         self._moves = moves = RecordMoves(table)
         self._calls = calls
+        #: See `RecordMoves.by_one_test`.
+        self.moves = moves.by_one_test()
         #: By state: the test that alone decides there, and what follows where it holds and where it fails.
         self._by_one_test = [
-            None if one is None else (calls[one.test], one.holds, one.fails) for one in moves.by_one_test()
+            None if one is None else (calls[one.test], one.holds, one.fails) for one in self.moves
         ]
         #: No two partial matches ever have the same last cell.
         self.keeps_apart = moves.keeps_apart

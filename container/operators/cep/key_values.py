@@ -18,15 +18,16 @@ class KeyValues:
     """The values of one state by raw key."""
 
     def __init__(self, state: KeyedStateBackend, name: str, value_type: TypeInformation) -> None:
-        self._table: ValueTable = state.value_table(name, value_type)
+        #: By canonical key.
+        self.table: ValueTable = state.value_table(name, value_type)
 
     def find(self, key: Any) -> tuple[Any, dict[Any, Any], Any]:
         """(canonical key, dict to write to, value or MISSING); see ValueTable."""
         kind = type(key)
         if kind is not int and kind is not str:
             key = canonicalize(key)
-        return self._table.find(key)
+        return self.table.find(key)
 
     def remove(self, key: Any) -> None:
         """Removes the value; no effect if there is none."""
-        self._table.remove(key)
+        self.table.remove(key)

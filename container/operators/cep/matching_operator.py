@@ -77,8 +77,13 @@ class MatchingOperator(StoredTimeOperator, CheckpointedFunctionOperator):
 
     # ------------------------------------------------------------------ life
 
-    def _set_up_matching(self, context: OperatorContext, row_type: TypeInformation | None) -> None:
-        """Makes matcher, state and timers; called by `setup`. `row_type` None = not declared."""
+    def _set_up_matching(
+        self, context: OperatorContext, row_type: TypeInformation | None, queue: TimerQueue | None = None
+    ) -> None:
+        """Makes matcher, state and timers; called by `setup`. `row_type` None = not declared.
+
+        `queue`: takes the timers of event time; None = one that knows timers alone.
+        """
         spec, state, environment = self._matching, context.state, context.environment
         self.function = load_function(spec.function, self.name)
         self._pattern = load_function(spec.pattern, self.name)
@@ -90,6 +95,8 @@ class MatchingOperator(StoredTimeOperator, CheckpointedFunctionOperator):
         self._fix = None if environment.object_reuse else copier_for(row_type)
         self._matches = MatchingState(context, row_type, table)
         timers = OperatorTimerService(environment.clock, self.name, lambda: state.current_key)
+        if queue is not None:
+            timers.event_timers = queue
         self.keep_time(context, timers)
         self._queue = timers.event_timers
         #: Milliseconds from a time to the timer that lets it pass.
@@ -186,10 +193,15 @@ class MatchingOperator(StoredTimeOperator, CheckpointedFunctionOperator):
             queue.register(due, canonical)
 
     def _emit(self, found: Sequence[PatternResult], key: Any) -> Iterator[tuple[Any, int | None]]:
-        """Calls the user's function with matches and partial matches, and yields its results."""
+        """Calls the user's function with matches and partial matches of a key, and yields its results."""
+        return self._emit_each([(key, each) for each in found])
+
+    def _emit_each(self, found: Iterable[tuple[Any, PatternResult]]) -> Iterator[tuple[Any, int | None]]:
+        """The same for pairs of key and match; keys are raw or canonical."""
         context, stamps, fix = self._match_context, self.stamps_rows, self._fix
-        for match, time, timed_out in found:
-            call = self._on_timeout if timed_out else self.function.process_match
+        on_match = self.function.process_match
+        for key, (match, time, timed_out) in found:
+            call = self._on_timeout if timed_out else on_match
             if call is None:
                 continue
             if fix is not None:
@@ -209,7 +221,7 @@ class MatchingOperator(StoredTimeOperator, CheckpointedFunctionOperator):
             except OperatorFailure:
                 raise
             except Exception as error:
-                raise self._failure(f"match {short_record(match)}", key, error) from error
+                raise self._failure(f"match {short_record(match)}", user_key(key), error) from error
 
     def _failure(self, what: str, key: Any, error: Exception) -> OperatorFailure:
         return OperatorFailure(self.name, f"{what} (key {short_record(key)})", error)

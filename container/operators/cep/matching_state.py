@@ -6,6 +6,8 @@ pattern, whose states would mean something else. Must not know conditions or tim
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from functools import partial
 from typing import Any, Final
 
 from yarrow.cep.partial_matches import PartialMatches
@@ -13,7 +15,7 @@ from yarrow.cep.pattern_table import PatternTable
 from yarrow.common.typeinfo import TypeInformation, Types
 from yarrow.container.operators.base import OperatorContext
 from yarrow.container.operators.cep.key_values import KeyValues
-from yarrow.container.state.value_table import MISSING
+from yarrow.container.state.value_table import MISSING, ValueTable
 from yarrow.datastream.state import ListStateDescriptor
 from yarrow.runtime.common.errors import InvalidProgramError
 
@@ -35,6 +37,7 @@ class MatchingState:
     ) -> None:
         """Raises InvalidProgramError if the restored partial matches are those of another pattern."""
         self._values = KeyValues(context.state, PARTIAL_MATCHES, _stored_type(row_type))
+        self._keys = partial(context.state.state_keys, PARTIAL_MATCHES)
         self._fingerprint = table.fingerprint
         self._pattern = context.operator_state.union_list_state(ListStateDescriptor(PATTERN, Types.STRING()))
         for stored in self._pattern.get():
@@ -50,6 +53,25 @@ class MatchingState:
         place = self._values.find(key)
         found = place[2]
         return place, None if found is MISSING else PartialMatches._make(found)
+
+    @property
+    def table(self) -> ValueTable:
+        """The five lists of each canonical key."""
+        return self._values.table
+
+    def all_keys(self) -> Iterable[Any]:
+        """The canonical keys with partial matches."""
+        return self._keys()
+
+    def at(self, key: Any) -> tuple[KeptMatches, PartialMatches | None]:
+        """The same as `find` for a canonical key."""
+        place = self._values.table.find(key)
+        found = place[2]
+        return place, None if found is MISSING else PartialMatches._make(found)
+
+    def remove(self, key: Any) -> None:
+        """Removes what a canonical key has."""
+        self._values.remove(key)
 
     def keep(self, place: KeptMatches, matches: PartialMatches) -> None:
         """Keeps what a key has now; no other key was asked for meanwhile."""

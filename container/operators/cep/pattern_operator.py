@@ -1,7 +1,8 @@
 """PatternMatchingOperator: looks for a pattern among the rows of each key, in order of time.
 
-Owner: the task thread. Rows wait until the watermark has passed them, and go through the matcher key by key. The rules
-are in `yarrow.cep`, which knows neither state nor clocks. See docs/design/0039-patterns.md.
+Owner: the task thread. Rows wait until the watermark has passed them. In event time on the heap they go through the
+matcher in order of time, else key by key. The rules are in `yarrow.cep`, which knows neither state nor clocks. See
+docs/design/0039-patterns.md.
 """
 
 from __future__ import annotations
@@ -10,21 +11,28 @@ from collections.abc import Iterator
 from math import inf
 from typing import Any
 
-from yarrow.cep.conditions import SimpleCondition, call_of
 from yarrow.cep.pattern_matcher import PatternResult
 from yarrow.container.codegen.code_writer import CodeWriter
+from yarrow.container.codegen.freezing import generate_fixed
+from yarrow.container.codegen.inlining.functions import is_traced
 from yarrow.container.codegen.user_functions import load_function, method_of
 from yarrow.container.operators.base import Emit, KeyReadingOperator, OperatorContext, declared_type
+from yarrow.container.operators.cep.condition_code import generate_result
 from yarrow.container.operators.cep.matching_operator import MatchingOperator, Results
+from yarrow.container.operators.cep.ordered_matching import OrderedMatching
 from yarrow.container.operators.cep.pending_rows import PendingRows
+from yarrow.container.operators.cep.time_ordered_rows import RowTimers, TimeOrderedRows
 from yarrow.container.operators.event_time import refuse_missing
+from yarrow.container.operators.event_time_order.row_addition import generate_added
 from yarrow.container.operators.late_ledger import LateTime
 from yarrow.container.operators.registry import runs
-from yarrow.container.operators.rows.key_selection import generate_current_key
+from yarrow.container.operators.rows.key_selection import generate_current_key, generate_key
+from yarrow.container.protocol.failure import short_record
 from yarrow.datastream.output_tag import OutputTag
 from yarrow.runtime.common.late_records import LatePlace
+from yarrow.runtime.config.options import pipeline
 from yarrow.runtime.data.elements import MAX_TIMESTAMP, MIN_TIMESTAMP
-from yarrow.runtime.data.keys import canonicalize
+from yarrow.runtime.data.keys import canonicalize, user_key
 from yarrow.runtime.graph.window_spec import AllPatternOperator, PatternOperator
 
 
@@ -38,6 +46,8 @@ class PatternMatchingOperator(MatchingOperator, KeyReadingOperator):
         self._event_time = spec.event_time
         self.stamps_rows = spec.event_time
         self._late_tag = None if spec.late_tag is None else OutputTag(spec.late_tag)
+        #: None = rows wait by key.
+        self._ordered: OrderedMatching | None = None
 
     def setup(self, context: OperatorContext) -> None:
         super().setup(context)
@@ -48,7 +58,13 @@ class PatternMatchingOperator(MatchingOperator, KeyReadingOperator):
             comparator = method_of(load_function(spec.comparator, self.name), "compare", self.name)
         #: True if rows wait for later ones: for the watermark, or for the end of their millisecond.
         self._waits = spec.event_time or comparator is not None
-        row_type = declared_type(spec.row_type)
+        self._row_type = row_type = declared_type(spec.row_type)
+        if spec.event_time and comparator is None and context.state.holds_all_in_memory:
+            rows = TimeOrderedRows(context.state, row_type)
+            timers = RowTimers(rows)
+            self._set_up_matching(context, row_type, timers)
+            self._ordered = OrderedMatching(self._matcher, self._matches, rows, timers, self._row_failure)
+            return
         self._waiting = PendingRows(context.state, row_type, comparator)
         self._set_up_matching(context, row_type)
         if not spec.event_time:
@@ -56,11 +72,26 @@ class PatternMatchingOperator(MatchingOperator, KeyReadingOperator):
             # A millisecond has passed when the next one has come: rows wait for others of theirs.
             self._delay = int(self._waits)
 
+    def open(self) -> None:
+        super().open()
+        if self._ordered is not None:
+            inlines = self.context.environment.settings.get(pipeline.INLINE_FUNCTIONS)
+            # Breakpoints and coverage need calls.
+            self._ordered.compile(inlines=inlines and not is_traced())
+
+    def close(self) -> None:
+        if self._ordered is not None:
+            self._ordered.close()
+        super().close()
+
     # ------------------------------------------------------------------ rows
 
     def generate_at(
         self, code: CodeWriter, value: str, timestamp: str | None, emit: Emit, is_head: bool
     ) -> None:
+        if self._ordered is not None and timestamp is not None:
+            self._generate_ordered(code, value, timestamp, emit, self._ordered.rows)
+            return
         cares = self._generate_care(code, value, timestamp)
         if is_head and self.context.state.wants_keys:
             # The state has got the keys of all rows.
@@ -83,6 +114,21 @@ class PatternMatchingOperator(MatchingOperator, KeyReadingOperator):
         with code.block("else:"):
             self._generate_results(code, f"{code.bind('on_row', self.on_row)}({value}, {timestamp})", emit)
 
+    def _generate_ordered(
+        self, code: CodeWriter, value: str, timestamp: str, emit: Emit, rows: TimeOrderedRows
+    ) -> None:
+        """Generates code that lets a row wait by its time, or takes a late one."""
+        late = f"{timestamp} is None or {timestamp} <= {code.bind('timers', self._timers)}.watermark"
+        with code.block(f"if {late}:"):
+            generate_current_key(code, self._selector, value, self.context.state, is_head=False)
+            self._generate_results(code, f"{code.bind('on_row', self.on_row)}({value}, {timestamp})", emit)
+        with code.block("else:"):
+            cares = self._generate_tests(code, value)
+            with code.block(f"if {cares}:"):
+                key = generate_key(code, self._selector, value, None)
+                fixed = generate_fixed(code, value, self._row_type, self.context.environment.object_reuse)
+                generate_added(code, rows, key, timestamp, fixed)
+
     @staticmethod
     def _generate_results(code: CodeWriter, results: str, emit: Emit) -> None:
         result, stamp = code.fresh("v"), code.fresh("t")
@@ -90,26 +136,33 @@ class PatternMatchingOperator(MatchingOperator, KeyReadingOperator):
             emit(result, stamp)
 
     def _generate_care(self, code: CodeWriter, value: str, timestamp: str | None) -> str:
-        """An expression that is true for rows which a partial match may take, and for those that are late.
+        """An expression that is true for rows which a partial match may take, and for those that are late."""
+        if not self._event_time or timestamp is None or self._matcher.table.caring is None:
+            return "True"
+        cares, timers = code.fresh("cares"), code.bind("timers", self._timers)
+        code.line(f"{cares} = {timestamp} is None or {timestamp} <= {timers}.watermark")
+        with code.block(f"if not {cares}:"):
+            code.line(f"{cares} = {self._generate_tests(code, value)}")
+        return cares
+
+    def _generate_tests(self, code: CodeWriter, value: str) -> str:
+        """An expression that is true for rows which a partial match may take.
 
         No partial match has asked for the row yet. If a condition fails, the row is kept: the failure counts only if
         the matcher meets it, too.
         """
         table = self._matcher.table
-        if table.caring is None or not self._event_time or timestamp is None:
+        if table.caring is None:
             return "True"
-        timers = code.bind("timers", self._timers)
-        parts = [f"{timestamp} is None", f"{timestamp} <= {timers}.watermark"]
-        for number in table.caring:
-            test = ""
-            for part in table.tests[number].parts:
-                assert isinstance(part.condition, SimpleCondition)
-                call = f"{code.bind('condition', call_of(part.condition))}({value})"
-                test = f"({test} {'or' if part.joined_by_or else 'and'} {call})" if test else call
-            parts.append(test)
         cares = code.fresh("cares")
         with code.block("try:"):
-            code.line(f"{cares} = {' or '.join(parts)}")
+            for at, number in enumerate(table.caring):
+                parts = table.tests[number].parts
+                if not at:
+                    generate_result(code, parts, value, cares)
+                    continue
+                with code.block(f"if not {cares}:"):
+                    generate_result(code, parts, value, cares)
         with code.block("except Exception:"):
             code.line(f"{cares} = True")
         return cares
@@ -141,6 +194,9 @@ class PatternMatchingOperator(MatchingOperator, KeyReadingOperator):
     def keep(self, row: Any, time: int, leaves_at: int) -> None:
         """Lets a row of the current key wait; it leaves once `leaves_at` has passed."""
         key = self.context.state.current_key
+        if self._ordered is not None:
+            self._ordered.rows.add(canonicalize(key), time, row if self._fix is None else self._fix(row))
+            return
         if self._waiting.add(key, time, row if self._fix is None else self._fix(row)):
             self._queue.register(leaves_at, canonicalize(key))
 
@@ -148,12 +204,23 @@ class PatternMatchingOperator(MatchingOperator, KeyReadingOperator):
 
     def _run_due(self, key: Any, time: int) -> list[PatternResult]:
         """Runs the pattern over the rows of a key that wait, up to a time."""
+        if self._ordered is not None:
+            return list(self._ordered.pass_time(canonicalize(key), time))
         rows, following = self._waiting.take_until(key, time)
         if following is None:
             return self._run(key, lambda _: rows, time, None)
         leaves_at = following + self._delay
         # Beyond so many rows the others follow in the next slice: no time has passed for them.
         return self._run(key, lambda _: rows, rows[-1][0] if following <= time else time, leaves_at)
+
+    def _run_ordered(self, time: int, deadline: float) -> Iterator[tuple[Any, int | None]]:
+        """Runs the pattern over the rows that wait in order of time, up to a time."""
+        if self._ordered is not None:
+            for found in self._ordered.run_until(time, deadline):
+                yield from self._emit_each(found)
+
+    def _row_failure(self, key: Any, row: Any, error: Exception) -> Exception:
+        return self._failure(short_record(row), user_key(key), error)
 
     # ------------------------------------------------------------------ time
 
@@ -164,7 +231,9 @@ class PatternMatchingOperator(MatchingOperator, KeyReadingOperator):
 
     def fire_event_timers(self, deadline: float) -> Iterator[tuple[Any, int | None]]:
         watermark = self._timers.watermark
-        return self._fire(self._timers.event_timers, watermark, watermark, deadline)
+        yield from self._run_ordered(watermark, deadline)
+        if self._ordered is None or not self._ordered.has_rows_until(watermark):
+            yield from self._fire(self._timers.event_timers, watermark, watermark, deadline)
 
     def next_timer(self) -> int | None:
         return self._timers.processing_timers.next_timestamp
@@ -175,6 +244,9 @@ class PatternMatchingOperator(MatchingOperator, KeyReadingOperator):
     def end_keys(self) -> Iterator[tuple[Any, int | None]]:
         timers = self._timers
         timers.watermark = MAX_TIMESTAMP
+        yield from self._run_ordered(MAX_TIMESTAMP, inf)
         yield from self._fire(timers.event_timers, MAX_TIMESTAMP, MAX_TIMESTAMP, inf)
         yield from self._fire(timers.processing_timers, MAX_TIMESTAMP, MAX_TIMESTAMP, inf)
         timers.watermark = MIN_TIMESTAMP
+        if self._ordered is not None:
+            self._ordered.clear()

@@ -37,10 +37,7 @@ class PendingRows:
         comparator: Callable[[Any, Any], int] | None,
     ) -> None:
         """`row_type` None = not declared. `comparator` None = rows of one time leave as they came."""
-        stored: TypeInformation = Types.PICKLED_BYTE_ARRAY()
-        if row_type is not None:
-            stored = Types.LIST(Types.TUPLE([Types.LONG(), row_type]))
-        self._values = KeyValues(state, PENDING_ROWS, stored)
+        self._values = KeyValues(state, PENDING_ROWS, stored_rows_type(row_type))
         self._order = None if comparator is None else cmp_to_key(comparator)
 
     def add(self, key: Any, time: int, row: Any) -> bool:
@@ -85,6 +82,13 @@ class PendingRows:
             for _, same in groupby(rows, key=_TIME)
             for row in sorted(same, key=lambda entry: order(entry[1]))
         ]
+
+
+def stored_rows_type(row_type: TypeInformation | None) -> TypeInformation:
+    """The type of a key's rows in state: (time, row) in order of time. `row_type` None = not declared."""
+    if row_type is None:
+        return Types.PICKLED_BYTE_ARRAY()
+    return Types.LIST(Types.TUPLE([Types.LONG(), row_type]))
 
 
 def _behind(rows: list[Waiting], time: int) -> int:

@@ -15,6 +15,7 @@ from yarrow.container.codegen.code_writer import CodeWriter
 from yarrow.container.operators.base import OperatorContext
 from yarrow.container.operators.event_time_order.keyed_buffer import LENGTH, KeyedBuffer, second_of
 from yarrow.container.operators.event_time_order.keyed_rows_by_time import KeyedRowsByTime, RowsOfTime
+from yarrow.container.operators.event_time_order.row_addition import generate_added
 from yarrow.container.state.frozen_windows import WindowContent
 from yarrow.container.state.pacing import Pacing
 from yarrow.container.state.window_tables import WindowTables
@@ -52,15 +53,7 @@ class HeapBuffer(KeyedBuffer):
         self._in_order.add(canonicalize(key), time, row)
 
     def generate_add(self, code: CodeWriter, key: str, time: str, row: str) -> None:
-        entries, waiting = code.bind("entries", self._in_order.entries), code.fresh("waiting")
-        with code.block(f"if type({key}) is not int and type({key}) is not str:"):
-            code.line(f"{key} = {code.bind_as('canonicalize', canonicalize)}({key})")
-        with code.block(f"if {time} in {entries}:"):
-            code.line(f"{waiting} = {entries}[{time}]")
-        with code.block("else:"):
-            code.line(f"{waiting} = {code.bind('begin', self._in_order.begin)}({time})")
-        code.line(f"{waiting}.append({key})")
-        code.line(f"{waiting}.append({row})")
+        generate_added(code, self._in_order, key, time, row)
 
     @property
     def is_due(self) -> bool:

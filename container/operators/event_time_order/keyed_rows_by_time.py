@@ -91,6 +91,26 @@ class KeyedRowsByTime:
             del entries[time]
         return rows, stamps
 
+    def take_with_keys(self, last: int, most: int) -> list[tuple[int, list[Any]]]:
+        """Removes the first rows up to time `last`, at most `most` of them; keys and rows in turn, by time."""
+        times, entries = self._times, self.entries
+        taken, room = list[tuple[int, list[Any]]](), 2 * most
+        while times and times[0] <= last and room > 0:
+            time = times[0]
+            waiting, start = entries[time], self._left
+            end = start + room
+            if end < len(waiting):
+                self._left = end
+                taken.append((time, waiting[start:end]))
+                break
+            self._left = 0
+            heappop(times)
+            del entries[time]
+            rows = waiting[start:] if start else waiting
+            room -= len(rows)
+            taken.append((time, rows))
+        return taken
+
     def freeze(self) -> Iterator[RowsOfTime]:
         """The present rows, by time. The call takes few steps; iterating puts the times in order."""
         times, waiting = list(self.entries), list(self.entries.values())

@@ -111,6 +111,8 @@ def is_empty(harness: OperatorHarness) -> bool:
     found = operator(harness)
     state = found.context.state
     kept = [*state.state_keys("_pattern_pending_rows"), *state.state_keys("_pattern_partial_matches")]
+    if found._ordered is not None:
+        kept += [time for time, *_ in found._ordered.rows.freeze()]
     return not kept and not found._timers.event_timers and not found._timers.processing_timers
 
 
