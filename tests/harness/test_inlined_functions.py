@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from yarrow.cep import CEP, Pattern
 from yarrow.common import Types
 from yarrow.common.time import Time
 from yarrow.common.watermark_strategy import TimestampAssigner, WatermarkStrategy
@@ -64,6 +65,11 @@ def stamped(stream: Any) -> Any:
     )
 
 
+def in_patterns(stream: Any, first: Any, second: Any) -> Any:
+    pattern = Pattern.begin("a").where(first).followed_by("b").where(second).within(Time.seconds(9))
+    return CEP.pattern(stamped(stream).key_by(Second()), pattern).select(lambda found: found["b"][0])
+
+
 def in_windows(stream: Any) -> Any:
     return stamped(stream).key_by(Second()).window(TumblingEventTimeWindows.of(Time.milliseconds(10)))
 
@@ -78,6 +84,8 @@ def output_of(
 ) -> tuple[list[Any], str]:
     with OperatorHarness(fragment, configuration=configuration) as harness:
         harness.push(*rows)
+        # Watermarks come by the clock.
+        harness.advance(1)
         harness.end()
         return harness.output, harness.generated_code
 
@@ -151,6 +159,12 @@ FUNCTIONS: dict[str, tuple[Fragment, list[Any]]] = {
     "timestamps": (lambda s: stamped(s).map(lambda v: v), [(1, 2), ()]),
     "reduce of windows": (lambda s: in_windows(s).reduce(lambda a, b: (a[0], a[9])), [(1, 2), (2, 2)]),
     "aggregate of windows": (lambda s: in_windows(s).aggregate(Mean()), [(1, 2), (2, None), (3, None)]),
+    "the first condition of a pattern": (
+        lambda s: in_patterns(s, lambda v: v[2] / v[0] > 1, lambda v: v[2] == 0), [(1, 1, 2), (0, 1, 2)],
+    ),
+    "a later condition of a pattern": (
+        lambda s: in_patterns(s, lambda v: v[2] == 0, lambda v: v[2] / v[0] > 1), [(1, 1, 0), (2, 1, "x"), (3, 2, 1)],
+    ),
     "aggregate of counts": (
         lambda s: s.key_by(lambda v: v[0]).count_window(2).aggregate(Mean()), [(1, 2), (1, "a")],
     ),
@@ -164,6 +178,20 @@ def test_failures_read_as_those_of_calls(name: str) -> None:
     assert inlined.stacktrace == called.stacktrace
     assert inlined == called
     assert f'File "{__file__}"' in inlined.stacktrace
+
+
+def test_a_pattern_computes_its_conditions() -> None:
+    def fragment(stream: Any) -> Any:
+        return in_patterns(stream, lambda v: v[2] == 0, lambda v: v[2] == 7)
+
+    rows = [(1, 1, 0), (2, 1, 3), (3, 1, 7), (4, 2, 7)]
+    found, code = output_of(fragment, rows)
+    assert found == [(3, 1, 7)]
+    assert "[2] == 7" in code
+    assert "condition_" not in code
+    called, code = output_of(fragment, rows, CALLED)
+    assert called == found
+    assert "condition_" in code
 
 
 class OnlyOnce:

@@ -1,7 +1,7 @@
 """OrderedMatching: runs the rows of all keys through a pattern in order of time, whatever their keys.
 
 Owner: the task thread. The generated loop (`matching_code.py`) takes the common ways of a row itself, and comes here
-for the others. A key with partial matches has a timer, at the end of the first one or earlier: a timer that has become
+for the others. A key with partial matches has a timer, at the end of the first one or earlier. A timer that has become
 too early only looks at its key. Must not know user functions of matches. See docs/design/0039-patterns.md.
 """
 

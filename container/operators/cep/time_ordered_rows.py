@@ -7,9 +7,10 @@ timer of its first row, as `PendingRows` keeps them. Must not know patterns or t
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator
 from itertools import islice
-from typing import Any
+from typing import Any, Final
 
 from yarrow.common.typeinfo import TypeInformation
 from yarrow.container.operators.cep.pending_rows import PENDING_ROWS, stored_rows_type
@@ -18,6 +19,9 @@ from yarrow.container.state.backend import KeyedStateBackend, Timer
 from yarrow.container.state.frozen_shard import PIECE
 from yarrow.container.state.pacing import Pacing
 from yarrow.container.state.timers import TimerQueue
+
+#: Times whose rows are looked at before the snapshot thread rests.
+_TIMES: Final = 64
 
 
 class TimeOrderedRows(KeyedRowsByTime):
@@ -70,33 +74,38 @@ class RowTimers(TimerQueue):
         return found
 
     def snapshot_timers(self) -> Collection[Timer]:
-        """The present timers, and one at the first row of each key."""
+        """The present timers, where the first row of a key does not come before its own."""
         return _WithRows(super().snapshot_timers(), self._rows.freeze())
 
 
 class _WithRows(Collection[Timer]):
-    """Timers at a cut, with those of rows; the snapshot thread iterates once."""
+    """The first timer of each key at a cut, be it one of rows or not; the snapshot thread reads it once."""
 
     def __init__(self, timers: Collection[Timer], rows: Iterator[RowsOfTime]) -> None:
         self._timers, self._rows = timers, rows
-        self._firsts: dict[Any, int] | None = None
+        self._times: dict[Any, int] | None = None
 
     def _first_times(self) -> dict[Any, int]:
-        """The time of the first row of each key."""
-        if self._firsts is None:
-            pacing, firsts = Pacing(), dict[Any, int]()
-            for time, entries, start, end in self._rows:
-                for key in entries[start:end:2]:
-                    firsts.setdefault(key, time)
-                pacing.step()
-            self._firsts = firsts
-        return self._firsts
+        """The time of the first timer of each key."""
+        times = self._times
+        if times is None:
+            pacing, times = Pacing(), dict[Any, int]()
+            for at, rows in enumerate(reversed(list(self._rows)), 1):
+                # Earlier rows come later here.
+                times.update(dict.fromkeys(rows.entries[rows.start : rows.end : 2], rows.time))
+                if not at % _TIMES:
+                    pacing.step()
+            for timer in self._timers:
+                row = times.get(timer.key)
+                if row is None or timer.timestamp < row:
+                    times[timer.key] = timer.timestamp
+            self._times = times
+        return times
 
     def __len__(self) -> int:
-        return len(self._timers) + len(self._first_times())
+        return len(self._first_times())
 
     def __iter__(self) -> Iterator[Timer]:
-        yield from self._timers
         for key, time in self._first_times().items():
             yield Timer(time, key)
 
@@ -106,15 +115,13 @@ class _WithRows(Collection[Timer]):
 
 def _by_key(frozen: Iterator[RowsOfTime]) -> Iterator[tuple[list[Any], list[Any]]]:
     """Keys with their rows in order of time, some thousand keys at a time. Snapshot thread."""
-    pacing, found = Pacing(), dict[Any, list[tuple[int, Any]]]()
-    for time, entries, start, end in frozen:
+    pacing, found = Pacing(), defaultdict[Any, list[tuple[int, Any]]](list)
+    for at, (time, entries, start, end) in enumerate(frozen, 1):
         keys_and_rows = iter(entries[start:end])
         for key, row in zip(keys_and_rows, keys_and_rows, strict=True):
-            if key in found:
-                found[key].append((time, row))
-            else:
-                found[key] = [(time, row)]
-        pacing.step()
+            found[key].append((time, row))
+        if not at % _TIMES:
+            pacing.step()
     rest = iter(found.items())
     while piece := list(islice(rest, PIECE)):
         yield [key for key, _ in piece], [rows for _, rows in piece]

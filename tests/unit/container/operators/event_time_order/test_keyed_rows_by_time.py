@@ -73,6 +73,30 @@ def test_many_rows_of_one_time_leave_in_pieces_and_a_cut_has_the_others() -> Non
     assert rows.first_time == 8
 
 
+@settings(max_examples=60, deadline=None)
+@given(
+    added=st.lists(st.integers(0, 9), max_size=30),
+    takes=st.lists(st.tuples(st.integers(0, 9), st.integers(1, 6)), max_size=12),
+)
+def test_rows_leave_with_their_keys_a_few_at_a_time(added: list[int], takes: list[tuple[int, int]]) -> None:
+    rows = KeyedRowsByTime()
+    for number, time in enumerate(added):
+        rows.add(f"key {number}", time, number)
+    model = sorted(zip(added, range(len(added)), strict=True))
+    for last, most in takes:
+        found = [
+            (time, entries[at + 1])
+            for time, entries in rows.take_with_keys(last, most)
+            for at in range(0, len(entries), 2)
+            if entries[at] == f"key {entries[at + 1]}"
+        ]
+        expected = [entry for entry in model if entry[0] <= last][:most]
+        assert found == expected
+        model = model[len(expected) :]
+        assert rows.count == len(model)
+        assert [(time, row) for time, _, row in content(rows.freeze())] == model
+
+
 def test_a_cut_names_the_places_of_each_time() -> None:
     rows = KeyedRowsByTime()
     rows.add("b", 5, 1)
