@@ -20,6 +20,7 @@ import psutil
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.support.cpu_seconds import CPU_SECONDS, cpu_seconds
 from tests.support.longest_first import put_longest_first
 
 os.environ.setdefault("YARROW_DEBUG", "1")
@@ -82,6 +83,9 @@ USUAL = 1.5
 #: Seconds a test's processes and threads have to end after it.
 GRACE = 180.0
 
+#: The CPU time before a test.
+BEGUN = pytest.StashKey[float]()
+
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
@@ -102,6 +106,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Of tests that start clusters, the files that take longest come first."""
     if all(_is_marked(item, *BY_FILE) and not _is_marked(item, "yarn") for item in items):
         put_longest_first(items, lambda nodeid: nodeid.partition("::")[0], LONG_FILES, USUAL)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    item.stash[BEGUN] = cpu_seconds()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> None:
+    """Records the CPU time of a test that has been torn down, for `scripts/test --times`."""
+    if call.when == "teardown":
+        item.user_properties.append((CPU_SECONDS, f"{cpu_seconds() - item.stash[BEGUN]:.3f}"))
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -87,9 +87,9 @@ def test_parts_of_the_suite_have_all_markers() -> None:
     looked_for = set(re.findall("[a-z]+", WANTED.pattern.partition("(")[2].partition(")")[0]))
     assert looked_for | {"yarn"} == APART
     # Whatever is no part of its own is run by the first.
-    in_script(r'part -n \d --dist worksteal -m "not \(\$apart\)" tests\n')
+    in_script(r'part units -n \d --dist worksteal -m "not \(\$apart\)" tests\n')
     in_script(r'-m "\(\$apart\) and not yarn" \$marked\n')
-    in_script(r"part \$yarn -m yarn tests/yarn\n")
+    in_script(r"part yarn \$yarn -m yarn tests/yarn\n")
 
 
 @pytest.mark.parametrize(
