@@ -23,16 +23,14 @@ TWO_WAY: set[tuple[str, str]] = set()
 
 #: Files that still import each other in a circle. The lists may only become shorter.
 CIRCLES: list[set[str]] = [
+    # A fluent API: `key_by` of a DataStream makes a KeyedStream, which is a DataStream. Why the circle stays, and what
+    # left it, stands in docs/design/0020.
     {
         "yarrow.datastream.broadcast_stream",
         "yarrow.datastream.columnar_keyed_stream",
         "yarrow.datastream.connected_streams",
         "yarrow.datastream.data_stream",
         "yarrow.datastream.keyed_stream",
-        "yarrow.datastream.program_stream",
-        "yarrow.datastream.stream_columns",
-        "yarrow.datastream.stream_distribution",
-        "yarrow.datastream.stream_ends",
         "yarrow.datastream.stream_execution_environment",
         "yarrow.datastream.windowed_stream",
     },

@@ -29,12 +29,15 @@ from yarrow.datastream.functions import (
 from yarrow.datastream.output_tag import OutputTag
 from yarrow.datastream.program.graph_builder import declared
 from yarrow.datastream.program.user_functions import declares_blocking, require_function
+from yarrow.datastream.state import MapStateDescriptor
 from yarrow.datastream.stream_columns import StreamColumns
 from yarrow.datastream.stream_distribution import KeyFunction, StreamDistribution
 from yarrow.datastream.stream_ends import StreamEnds
 from yarrow.runtime.common.errors import InvalidProgramError, UnsupportedFeatureError
 from yarrow.runtime.graph.data_set_spec import JoinKind
 from yarrow.runtime.graph.operator_spec import (
+    PartitionerKind,
+    PartitionerSpec,
     ProcessOperator,
     ProjectOperator,
     RowFunctionOperator,
@@ -52,6 +55,7 @@ if TYPE_CHECKING:
     from yarrow.datastream.connected_streams import ConnectedStreams, IterativeStream
     from yarrow.datastream.joined_streams import CoGroupedStreams, JoinedStreams
     from yarrow.datastream.keyed_stream import KeyedStream
+    from yarrow.datastream.stream_execution_environment import StreamExecutionEnvironment
     from yarrow.datastream.window import WindowAssigner
     from yarrow.datastream.windowed_stream import AllWindowedStream, WindowedStream
 
@@ -96,11 +100,19 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-class DataStream(StreamDistribution, StreamColumns, StreamEnds):
+class DataStream(StreamDistribution["DataStream"], StreamColumns["DataStream"], StreamEnds["DataStream"]):
     """The records that an operator, a partition or a union puts out.
 
     Settings such as `name`, `uid` or `set_parallelism` concern the operator that the stream comes from.
     """
+
+    def __init__(self, environment: StreamExecutionEnvironment, transformation: Transformation) -> None:
+        super().__init__(environment, transformation)
+        self._environment = environment
+
+    def get_execution_environment(self) -> StreamExecutionEnvironment:
+        """Return the environment that the stream belongs to."""
+        return self._environment
 
     def _stream(self, transformation: Transformation) -> DataStream:
         return DataStream(self._environment, transformation)
@@ -233,15 +245,6 @@ class DataStream(StreamDistribution, StreamColumns, StreamEnds):
         self._same_program(other, "co_group")
         return CoGroupedStreams(self, other)
 
-    def get_side_output(self, output_tag: OutputTag) -> DataStream:
-        """Return the records that the operator before emits under a tag."""
-        if not isinstance(output_tag, OutputTag):
-            raise TypeError(f"get_side_output takes an OutputTag, not {output_tag!r}")
-        made = self._builder.side_output(
-            self.operator("get_side_output"), output_tag.tag_id, declared(output_tag.type_info)
-        )
-        return self._stream(made)
-
     def dead_letters(self) -> DataStream:
         """Return the stream of DeadLetter of the records that the operator before has left out.
 
@@ -293,6 +296,31 @@ class DataStream(StreamDistribution, StreamColumns, StreamEnds):
         from yarrow.datastream.keyed_stream import KeyedStream
 
         return KeyedStream.of(self, key_selector, key_type)
+
+    @overload
+    def broadcast(self) -> DataStream: ...
+    @overload
+    def broadcast(
+        self,
+        broadcast_state_descriptor: MapStateDescriptor[Any, Any],
+        *other_broadcast_state_descriptors: MapStateDescriptor[Any, Any],
+    ) -> BroadcastStream: ...
+    def broadcast(
+        self,
+        broadcast_state_descriptor: MapStateDescriptor[Any, Any] | None = None,
+        *other_broadcast_state_descriptors: MapStateDescriptor[Any, Any],
+    ) -> DataStream | BroadcastStream:
+        """Return the stream whose records go to every subtask.
+
+        With descriptors it is a BroadcastStream, for `connect`: functions keep its records in the states
+        described.
+        """
+        stream = self._partition(PartitionerSpec(kind=PartitionerKind.BROADCAST))
+        if broadcast_state_descriptor is None:
+            return stream
+        from yarrow.datastream.broadcast_stream import BroadcastStream
+
+        return BroadcastStream(stream, [broadcast_state_descriptor, *other_broadcast_state_descriptors])
 
     # Time
 

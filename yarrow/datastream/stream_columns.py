@@ -19,7 +19,7 @@ from yarrow.datastream.program.arrow_schemas import (
     selected_schema,
 )
 from yarrow.datastream.program.user_functions import declares_blocking
-from yarrow.datastream.program_stream import ProgramStream
+from yarrow.datastream.program_stream import ProgramStream, S
 from yarrow.runtime.common.errors import InvalidProgramError
 from yarrow.runtime.graph.operator_spec import (
     BatchContainer,
@@ -37,23 +37,22 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from yarrow.common.watermark_strategy import WatermarkStrategy
-    from yarrow.datastream.data_stream import DataStream
 
 
-class StreamColumns(ProgramStream):
+class StreamColumns(ProgramStream[S]):
     """The methods that convert, or take functions of batches."""
 
-    def to_arrow(self, schema: pa.Schema | None = None) -> DataStream:
+    def to_arrow(self, schema: pa.Schema | None = None) -> S:
         """Return the stream as Arrow record batches of `schema`, or of the declared type of the rows.
 
         Raises InvalidProgramError when neither is there.
         """
         if self.is_columnar:
-            return cast("DataStream", self)
+            return cast("S", self)
         wanted = None if schema is None else schema_bytes(schema)
         return self._stream(self._builder.as_columns(self.transformation, "to_arrow()", wanted))
 
-    def to_rows(self, as_tuple: bool = False) -> DataStream:
+    def to_rows(self, as_tuple: bool = False) -> S:
         """Return a columnar stream as Rows named like its columns, or as tuples."""
         return self._stream(self._builder.as_rows(self.transformation, as_tuple))
 
@@ -62,7 +61,7 @@ class StreamColumns(ProgramStream):
         fn: Callable[[Any], Any],
         schema: pa.Schema | None = None,
         container: BatchContainer | str | None = None,
-    ) -> DataStream:
+    ) -> S:
         """Return the stream of `fn`'s result for each batch.
 
         `fn` takes and returns a pyarrow RecordBatch or Table, or a polars or pandas DataFrame. The annotation
@@ -71,13 +70,11 @@ class StreamColumns(ProgramStream):
         """
         return self._batch_function("Map Batches", BatchShape.MAP_BATCHES, fn, schema, container)
 
-    def filter_batches(
-        self, fn: Callable[[Any], Any], container: BatchContainer | str | None = None
-    ) -> DataStream:
+    def filter_batches(self, fn: Callable[[Any], Any], container: BatchContainer | str | None = None) -> S:
         """Return the stream of the rows for which `fn` gives true, a boolean column for each batch."""
         return self._batch_function("Filter Batches", BatchShape.FILTER_BATCHES, fn, None, container)
 
-    def select(self, *columns: str) -> DataStream:
+    def select(self, *columns: str) -> S:
         """Return the stream with these columns alone, in this order, as record batches.
 
         Raises InvalidProgramError for a column that is named twice, or that a known schema does not have.
@@ -94,7 +91,7 @@ class StreamColumns(ProgramStream):
         output = None if known is None else selected_schema(known, columns)
         return self._column_step("Select", ColumnSelectionOperator(columns=columns), read, output)
 
-    def _timestamps_from_column(self, strategy: WatermarkStrategy) -> DataStream:
+    def _timestamps_from_column(self, strategy: WatermarkStrategy) -> S:
         """The stream with timestamps from the strategy's column, as record batches."""
         column, read = strategy.timestamp_column, self.transformation
         assert column is not None
@@ -114,7 +111,7 @@ class StreamColumns(ProgramStream):
         spec = ColumnTimestampsOperator(strategy=self._builder.pickle(strategy, name, "watermark strategy"))
         return self._column_step(name, spec, read, read.output_schema)
 
-    def _filter_columns(self, condition: AnyCondition) -> DataStream:
+    def _filter_columns(self, condition: AnyCondition) -> S:
         """The rows for which a condition over columns is true, as record batches."""
         read = self._builder.as_columns(self.transformation, "filter()")
         if read.output_schema is not None:
@@ -127,9 +124,7 @@ class StreamColumns(ProgramStream):
         spec = ColumnFilterOperator(row_condition=condition)
         return self._column_step("Filter", spec, read, read.output_schema)
 
-    def _column_step(
-        self, name: str, spec: OperatorSpec, read: Transformation, schema: bytes | None
-    ) -> DataStream:
+    def _column_step(self, name: str, spec: OperatorSpec, read: Transformation, schema: bytes | None) -> S:
         made = self._builder.one_input(
             read, name, spec, output_kind=StreamKind.COLUMNAR, output_schema=schema
         )
@@ -142,7 +137,7 @@ class StreamColumns(ProgramStream):
         fn: Callable[[Any], Any],
         schema: pa.Schema | None,
         container: BatchContainer | str | None,
-    ) -> DataStream:
+    ) -> S:
         chosen = container_of(fn, container, shape.value)
         read = self._builder.as_columns(self.transformation, f"{shape.value}()")
         output = schema_bytes(schema) if schema is not None else None

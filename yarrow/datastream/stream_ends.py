@@ -13,7 +13,7 @@ from yarrow.datastream.data_stream_sink import DataStreamSink
 from yarrow.datastream.functions import SinkFunction
 from yarrow.datastream.program.added_columns import refuse_added_columns
 from yarrow.datastream.program.user_functions import declares_blocking, require_function
-from yarrow.datastream.program_stream import ProgramStream
+from yarrow.datastream.program_stream import ProgramStream, S
 from yarrow.runtime.graph.operator_spec import (
     CollectOperator,
     PrintOperator,
@@ -22,7 +22,7 @@ from yarrow.runtime.graph.operator_spec import (
 )
 
 
-class StreamEnds(ProgramStream):
+class StreamEnds(ProgramStream[S]):
     """The methods behind which nothing follows."""
 
     def print(self, sink_identifier: str | None = None) -> DataStreamSink:
@@ -49,7 +49,7 @@ class StreamEnds(ProgramStream):
                 f"sink_to takes a Sink, not {type(sink).__name__}: a FileSink, a KafkaSink or one of your own. There"
                 " are no tables yet. A SinkFunction goes to add_sink"
             )
-        sink = self._environment.in_default_file_system(sink)
+        sink = self._program.in_default_file_system(sink)
         sink.validate()
         refuse_added_columns(self.transformation, sink)
         spec = SinkWriterOperator(
@@ -75,9 +75,9 @@ class StreamEnds(ProgramStream):
         """
         if limit is not None and limit < 0:
             raise ValueError(f"limit must not be negative: {limit}")
-        collect_id = self._environment.new_collect_id()
+        collect_id = self._program.new_collect_id()
         spec = CollectOperator(collect_id=collect_id)
         sink = self._sink("Collect", spec, self._builder.as_rows(self.transformation), False)
         sink.set_parallelism(1)
-        client = self._environment.execute_async(job_execution_name or "Collect")
+        client = self._program.execute_async(job_execution_name or "Collect")
         return CloseableIterator(client, collect_id, limit)
