@@ -257,6 +257,8 @@ class CallsInFile:
             method = None if owner is None else getattr(self._by_name[owner], node.func.attr, None)
             annotations = getattr(inspect.unwrap(method), "__annotations__", {}) if callable(method) else {}
             returned = str(annotations.get("return", ""))
+            # The parts of DataStream name the stream that they return by a type parameter.
+            returned = "DataStream" if returned == "S" else returned
             return owner if returned == "Self" else _class_in(returned, self._by_name)
         return self._returned.get(name or "")
 

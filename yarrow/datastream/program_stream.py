@@ -1,7 +1,7 @@
 """ProgramStream, the base of all streams: the program, the transformation, and operators put behind it.
 
 Owner: the thread that builds the program. It has no operator of its own: the derived classes group operators by
-purpose, and know the streams that their methods return by a type parameter alone.
+purpose. They know the streams that their methods return by a type parameter alone.
 """
 
 from __future__ import annotations
