@@ -23,6 +23,12 @@ from yarrow.testing.operator_harness import Fragment, FragmentFailedError, Opera
 MINUTE = Duration.of_minutes(1)
 
 
+@pytest.fixture(params=["uvloop", "asyncio"])
+def on_loop(request: pytest.FixtureRequest) -> dict[str, str]:
+    """The configuration of a job whose functions run on this library's loop."""
+    return {"python.event-loop": request.param}
+
+
 @pytest.fixture
 def gates() -> Iterator[Gates]:
     yield new_gates()
@@ -142,8 +148,10 @@ def test_the_end_of_the_input_waits_for_all_results(gates: Gates) -> None:
         assert gates.closed == 1
 
 
-def test_a_timeout_cancels_the_call_and_asks_timeout(gates: Gates) -> None:
-    with OperatorHarness(waiting(Forgiving(), timeout=Duration.of_seconds(5))) as harness:
+def test_a_timeout_cancels_the_call_and_asks_timeout(gates: Gates, on_loop: dict[str, str]) -> None:
+    with OperatorHarness(
+        waiting(Forgiving(), timeout=Duration.of_seconds(5)), configuration=on_loop
+    ) as harness:
         harness.push("a", "b")
         gates.release("b", ["B"])
         gates.until(lambda: gates.begun == ["a", "b"])
@@ -245,8 +253,10 @@ def test_results_that_are_no_list_are_refused(gates: Gates, answer: Any) -> None
         assert harness.failures[0].record == "'a'"
 
 
-def test_cancel_ends_calls_and_closes_the_function(gates: Gates, caplog: pytest.LogCaptureFixture) -> None:
-    with OperatorHarness(waiting(Gated(), capacity=1)) as harness:
+def test_cancel_ends_calls_and_closes_the_function(
+    gates: Gates, on_loop: dict[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    with OperatorHarness(waiting(Gated(), capacity=1), configuration=on_loop) as harness:
         harness.push("a", "b")
         gates.until(lambda: gates.begun == ["a"])
         assert harness.tasks[0].time.phase is Phase.BACK_PRESSURED
@@ -282,10 +292,13 @@ class Blocking(AsyncFunction[Any, Any]):
 
 
 def test_a_function_that_blocks_the_loop_is_named_with_its_line(
-    gates: Gates, caplog: pytest.LogCaptureFixture
+    gates: Gates, on_loop: dict[str, str], caplog: pytest.LogCaptureFixture
 ) -> None:
     BLOCKED.clear()
-    with OperatorHarness(waiting(Blocking())) as harness, caplog.at_level(logging.WARNING):
+    with (
+        OperatorHarness(waiting(Blocking()), configuration=on_loop) as harness,
+        caplog.at_level(logging.WARNING),
+    ):
         harness.push("a")
         # The task looks at the event loop once a second.
         for _ in range(300):
@@ -302,14 +315,14 @@ def test_a_function_that_blocks_the_loop_is_named_with_its_line(
 
 
 @pytest.mark.parametrize("ordered", [True, False])
-def test_many_records_each_once(gates: Gates, ordered: bool) -> None:
+def test_many_records_each_once(gates: Gates, on_loop: dict[str, str], ordered: bool) -> None:
     def fragment(rows: Any) -> Any:
         wait = AsyncDataStream.ordered_wait if ordered else AsyncDataStream.unordered_wait
         return wait(rows.map(int, Types.LONG()), Deferred(), MINUTE, 7, Types.LONG()).map(
             lambda n: n, Types.LONG()
         )
 
-    with OperatorHarness(fragment) as harness:
+    with OperatorHarness(fragment, configuration=on_loop) as harness:
         for begin in range(0, 500, 50):
             harness.push(*range(begin, begin + 50))
             harness.watermark(begin)

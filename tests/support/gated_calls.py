@@ -137,4 +137,4 @@ def run_until(harness: OperatorHarness, condition: Callable[[], bool]) -> None:
 
 def loop_is_idle() -> bool:
     """Whether no operator uses the event loop any more."""
-    return EventLoopThread._shared is None
+    return not EventLoopThread.is_running()

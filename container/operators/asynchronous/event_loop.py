@@ -1,20 +1,24 @@
 """EventLoopThread: the event loop on which the asynchronous functions of a worker run, in a thread of its own.
 
-Any thread may call its methods. All operators of a process share one; it begins with the first of them and ends with
-the last. It must not know operators. A heart beats on the loop, so that others notice when a function blocks it.
+Any thread may call its methods. The operators of a process that want the same kind of loop share a thread. It begins
+with the first of them and ends with the last. It must not know operators. A heart beats on the loop, so that others
+notice when a function blocks it. uvloop is imported with the first operator: no other process needs it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import selectors
 import sys
 import threading
 from collections.abc import Callable
 from types import FrameType
+from typing import ClassVar
 
 from yarrow.container.protocol.failure import is_engine_file
 from yarrow.runtime.common.clock import perf_counter
+from yarrow.runtime.config.options.python import EventLoopKind
 
 #: Seconds between two beats.
 _BEAT_SECONDS = 0.25
@@ -23,39 +27,61 @@ _END_SECONDS = 1.0
 #: Files whose code is no user's: that of an idle loop is among them.
 _OWN_FILES = (threading.__file__, selectors.__file__, asyncio.__file__.rpartition("__init__")[0])
 
+_logger = logging.getLogger(__name__)
+
+
+def new_event_loop(kind: EventLoopKind) -> asyncio.AbstractEventLoop:
+    """A loop of that kind; asyncio's own one where uvloop cannot be imported."""
+    if kind is EventLoopKind.UVLOOP:
+        try:
+            import uvloop
+        except ImportError as error:
+            _logger.info("asynchronous functions run on the loop of asyncio: uvloop is not usable: %s", error)
+        else:
+            found: asyncio.AbstractEventLoop = uvloop.new_event_loop()
+            return found
+    return asyncio.new_event_loop()
+
 
 class EventLoopThread:
     """A running event loop; `acquire` and `release` count its users."""
 
     _lock = threading.Lock()
-    _shared: EventLoopThread | None = None
-    _users = 0
+    #: The running threads of this process.
+    _running: ClassVar[dict[EventLoopKind, EventLoopThread]] = {}
 
-    def __init__(self) -> None:
-        self.loop = asyncio.new_event_loop()
+    def __init__(self, kind: EventLoopKind) -> None:
+        self.loop = new_event_loop(kind)
+        self._kind = kind
+        self._users = 0
         self._beat_at = perf_counter()
         self._thread = threading.Thread(target=self._run, name="asynchronous functions", daemon=True)
 
     @classmethod
-    def acquire(cls) -> EventLoopThread:
-        """The thread of this process; each call needs a `release`."""
+    def acquire(cls, kind: EventLoopKind) -> EventLoopThread:
+        """The thread of this process for that kind of loop; each call needs a `release`."""
         with cls._lock:
-            if cls._shared is None:
-                cls._shared = EventLoopThread()
-                cls._shared._thread.start()
-            cls._users += 1
-            return cls._shared
+            found = cls._running.get(kind)
+            if found is None:
+                found = cls._running[kind] = EventLoopThread(kind)
+                found._thread.start()
+            found._users += 1
+            return found
 
     @classmethod
-    def release(cls) -> None:
+    def is_running(cls) -> bool:
+        """True while an operator of this process uses a loop."""
+        return bool(cls._running)
+
+    def release(self) -> None:
         """Ends the thread when its last user has released it; a blocked one ends by itself later."""
-        with cls._lock:
-            cls._users -= 1
-            if cls._users > 0 or cls._shared is None:
+        with self._lock:
+            self._users -= 1
+            if self._users > 0:
                 return
-            ended, cls._shared = cls._shared, None
-        ended.call(ended.loop.stop)
-        ended._thread.join(_END_SECONDS)
+            del self._running[self._kind]
+        self.call(self.loop.stop)
+        self._thread.join(_END_SECONDS)
 
     def call(self, action: Callable[[], object]) -> None:
         """Runs `action` on the loop soon."""

@@ -31,6 +31,7 @@ from yarrow.container.operators.runtime_context import OperatorRuntimeContext
 from yarrow.container.protocol.failure import OperatorFailure
 from yarrow.datastream.state import ListState, ListStateDescriptor
 from yarrow.runtime.common.clock import perf_counter
+from yarrow.runtime.config.options import python
 from yarrow.runtime.data.elements import MAX_TIMESTAMP, Watermark, WatermarkStatus
 from yarrow.runtime.graph.job_graph import OperatorDescriptor
 from yarrow.runtime.graph.operator_spec import AsyncWaitOperator
@@ -141,7 +142,7 @@ class WaitingCallsOperator(Operator):
         open_function(self._function, OperatorRuntimeContext(context, keyed=False))
         retrying = Retrying(self._strategy)
         self._timed = None if self._batches is None else TimedCalls(context.environment.clock)
-        self._thread = EventLoopThread.acquire()
+        self._thread = EventLoopThread.acquire(context.environment.settings.get(python.EVENT_LOOP))
         self._runner = self._new_runner(retrying)
         self._register_metrics(self._runner)
         restored = list(self._in_flight.get())
@@ -195,7 +196,7 @@ class WaitingCallsOperator(Operator):
                 )
         finally:
             if runner is not None:
-                EventLoopThread.release()
+                self._thread.release()
             if self._opened:
                 self._opened = False
                 close_function(self._function)

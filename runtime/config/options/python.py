@@ -6,10 +6,20 @@ Flink's, and the text says so where they are not.
 
 from __future__ import annotations
 
+import enum
 from typing import Final
 
-from yarrow.common.values.value_types import STRING, list_of
+from yarrow.common.values.value_types import STRING, enum_of, list_of
 from yarrow.runtime.config.values.option import option, optional
+
+
+class EventLoopKind(enum.Enum):
+    """The library whose event loop runs the asynchronous functions of a job."""
+
+    #: asyncio where uvloop cannot be imported.
+    UVLOOP = "uvloop"
+    ASYNCIO = "asyncio"
+
 
 FILES: Final = optional(
     "python.files",
@@ -49,4 +59,11 @@ PYTHON_PATH: Final = optional(
     STRING,
     "Entries put on the path of the workers.",
     unset="none",
+)
+EVENT_LOOP: Final = option(
+    "python.event-loop",
+    enum_of(EventLoopKind),
+    "uvloop",
+    "The library whose event loop runs asynchronous functions. `uvloop` takes less CPU time a call. `asyncio` is for "
+    "libraries that do not work with uvloop, such as nest_asyncio. Workers that cannot import uvloop use asyncio.",
 )

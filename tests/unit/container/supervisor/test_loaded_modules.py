@@ -18,7 +18,7 @@ import pytest
 #: What unpacks, parses or serves is loaded where there is something to unpack, parse or serve.
 _COSTLY = (
     "asyncio", "email", "http", "importlib.metadata", "numpy.random", "polars", "pandas", "grpc", "fastapi",
-    "pyarrow", "statistics", "subprocess", "tarfile", "xml.etree", "zipfile",
+    "pyarrow", "statistics", "subprocess", "tarfile", "uvloop", "xml.etree", "zipfile",
 )  # fmt: skip
 _NEEDED_BY_SUPERVISOR = ("asyncio", "subprocess", "zipfile")
 
@@ -26,7 +26,7 @@ _NEEDED_BY_SUPERVISOR = ("asyncio", "subprocess", "zipfile")
 #: What a client with an embedded cluster does without: it reads no configuration file and has no plug-in to look for.
 _NOT_FOR_CLIENTS = (
     "csv", "difflib", "email.message", "fastapi", "html", "importlib.metadata", "multiprocessing", "numpy",
-    "pandas", "polars", "pyarrow", "tarfile", "xml.etree", "yaml",
+    "pandas", "polars", "pyarrow", "tarfile", "uvloop", "xml.etree", "yaml",
 )  # fmt: skip
 #: Its worker fails the job if it has loaded pyarrow, which a job without columns does without.
 _CLIENT = """

@@ -41,6 +41,7 @@ OWN_KEYS = {
     "jobmanager.scheduling-mode",
     "pipeline.inline-functions",
     "pipeline.watermark.max-jump",
+    "python.event-loop",
     "rpc.ask.timeout",
     "rpc.connect.timeout",
     "rpc.message.max-size",
