@@ -26,13 +26,13 @@ class MatchingLoop(NamedTuple):
     table: ValueTable
     #: Runs a row (key, row, time) in the general way; gives (key, result) pairs.
     take: Callable[[Any, Any, int], Sequence[Any]]
-    #: Sets the timer of a key whose first partial match began: (key, time).
-    begin: Callable[[Any, int], None]
-    #: Removes a key without partial matches.
-    end: Callable[[Any], None]
+    #: Sets the timer of a key whose first partial match began: (key, time). None = no time limit.
+    begin: Callable[[Any, int], None] | None
+    #: Removes the partial matches of a key, and its timer.
+    remove: Callable[[Any], None]
+    disarm: Callable[[Any], None]
     #: The error of a condition: (key, row, error).
     failure: Callable[[Any, Any, Exception], Exception]
-    within_ms: int | None
 
 
 def generate_matching(
@@ -40,6 +40,7 @@ def generate_matching(
 ) -> CompiledCode:
     """The function of pieces (time, keys and rows in turn), by time, that returns pairs of key and result.
 
+    No time limit of a partial match passes between the first row and the last one.
     `moves`: see `PatternMatcher.moves_by_one_test`; None = each row takes the general way.
     """
     code.at_start("found = []")
@@ -77,19 +78,13 @@ def _generate_row(
                 code.line(
                     f"shard[key] = [(time, row)], [({begins.step}, 0, -1)], [({begins.target}, 0, 0)], [], [0]"
                 )
-                if loop.within_ms is not None:
+                if loop.begin is not None:
                     code.line(f"{code.bind('begin', loop.begin)}(key, time)")
         code.line("continue")
     if begins is None:
         code.line(f"found += {code.bind('take', loop.take)}(key, row, time)")
         return
-    code.line("records, cells, runs, complete, kept = matches")
-    rare = "complete"
-    if loop.within_ms is not None:
-        rare += f" or time - records[runs[0][2]][0] >= {loop.within_ms}"
-    with code.block(f"if {rare}:"):
-        code.line(f"found += {code.bind('take', loop.take)}(key, row, time)")
-        code.line("continue")
+    code.line("records, cells, runs, _, kept = matches")
     states = {state: each for state, each in enumerate(moves) if state and each is not None}
     _generate_results(code, table, states)
     code.line("position = len(records)")
@@ -197,9 +192,15 @@ def _generate_end(code: CodeWriter, loop: MatchingLoop, table: PatternTable) -> 
                     code.line("match[name] = [row]")
             code.line("found.append((key, (match, time, False)))")
         with code.block("if not runs:"):
-            code.line(f"{code.bind('end', loop.end)}(key)")
+            with code.block("if whole is not None:"):
+                code.line("del whole[key]")
+            with code.block("else:"):
+                code.line(f"{code.bind('remove', loop.remove)}(key)")
+            if loop.begin is not None:
+                code.line(f"{code.bind('disarm', loop.disarm)}(key)")
             code.line("continue")
-    with code.block(f"if len(cells) >= 2 * kept[0] + {LEAST_SWEEP}:"):
+    # Few keys come to the second look.
+    with code.block(f"if len(cells) >= {LEAST_SWEEP} and len(cells) >= 2 * kept[0] + {LEAST_SWEEP}:"):
         code.line(f"{code.bind('sweep', _sweep)}(matches)")
 
 

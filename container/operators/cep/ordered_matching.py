@@ -17,12 +17,14 @@ from yarrow.container.operators.cep.matching_code import MatchingLoop, generate_
 from yarrow.container.operators.cep.matching_state import KeptMatches, MatchingState
 from yarrow.container.operators.cep.time_ordered_rows import RowTimers, TimeOrderedRows
 from yarrow.runtime.common.clock import perf_counter
-from yarrow.runtime.data.elements import MAX_TIMESTAMP
+from yarrow.runtime.data.elements import MAX_TIMESTAMP, MIN_TIMESTAMP
 
 #: A result with the canonical key to which it belongs.
 KeyedResult = tuple[Any, PatternResult]
 #: Makes the error of a condition: canonical key, row and the condition's error.
 Failure = Callable[[Any, Any, Exception], Exception]
+#: Parts of the time limit whose ends timers have as times.
+_GRAINS: Final = 64
 #: Rows that run together, at least and at most. Between two pieces the task looks at its deadline.
 _LEAST_PIECE: Final = 16
 _MOST_PIECE: Final = 512
@@ -52,19 +54,28 @@ class OrderedMatching:
         self._armed: dict[Any, int] = {}
         self._code: CompiledCode | None = None
         self._piece = _LEAST_PIECE
+        #: Number of fired timers.
+        self.fired = 0
+        within = matcher.within_ms
+        #: Timers have multiples of it as times where that is early enough, so that many keys share a time.
+        self._grain = 1 if within is None else max(1, within // _GRAINS)
+        #: The loop moves partial matches itself. It knows none that are complete and wait.
+        self._moves = matcher.moves_by_one_test
         timers.clear()
         for key in matches.all_keys():
             _, found = matches.at(key)
             if found is not None:
-                self._arm(key, matcher.deadline(found))
+                self._arm(key, matcher.deadline(found), MIN_TIMESTAMP)
+                if found.complete:
+                    self._moves = None
 
     def compile(self, *, inlines: bool) -> None:
         """Makes the loop; conditions are open. `inlines`: small conditions are written into it."""
+        begin = None if self._matcher.within_ms is None else self._begin
         loop = MatchingLoop(
-            self._matches.table, self.take, self._begin, self._end, self._failure, self._matcher.within_ms
+            self._matches.table, self.take, begin, self._matches.remove, self._disarm, self._failure
         )
-        code = CodeWriter(inlines=inlines)
-        self._code = generate_matching(code, loop, self._matcher.table, self._matcher.moves_by_one_test)
+        self._code = generate_matching(CodeWriter(inlines=inlines), loop, self._matcher.table, self._moves)
 
     def close(self) -> None:
         """Forgets the loop."""
@@ -79,13 +90,22 @@ class OrderedMatching:
     # ------------------------------------------------------------------ rows
 
     def run_until(self, time: int, deadline: float) -> Iterator[list[KeyedResult]]:
-        """Runs the rows up to `time` in their order, a piece at a time; stops behind `deadline` (perf_counter)."""
+        """Runs the rows up to `time` in their order, and lets time pass; a piece of work at a time.
+
+        It stops behind `deadline` (perf_counter): then `is_due` tells whether something is left.
+        """
         assert self._code is not None
         run: Callable[[Any], list[KeyedResult]] = self._code.function  # type: ignore[assignment]
-        rows = self.rows
         now = perf_counter()
-        while pieces := rows.take_with_keys(time, self._piece):
-            found = run(pieces)
+        while self.is_due(time):
+            first, due = self.rows.first_time, self._timers.first_timestamp()
+            if first is None or first > time:
+                found = self._fire(time)
+            elif due is not None and due <= first:
+                # Time passes before the rows of that time.
+                found = self._fire(first)
+            else:
+                found = run(self.rows.take_with_keys(self._last_of_piece(first, due, time), self._piece))
             if found:
                 yield found
             began, now = now, perf_counter()
@@ -96,10 +116,16 @@ class OrderedMatching:
             if now >= deadline:
                 return
 
-    def has_rows_until(self, time: int) -> bool:
-        """True while rows up to a time wait."""
-        first = self.rows.first_time
+    def is_due(self, time: int) -> bool:
+        """True while rows up to `time` wait, or timers are due by then."""
+        first = self._timers.next_timestamp
         return first is not None and first <= time
+
+    def _last_of_piece(self, first: int, due: int | None, time: int) -> int:
+        """The last time of rows that may run together: no partial match ends up to it, nor one that begins in it."""
+        last = time if due is None else min(time, due - 1)
+        within = self._matcher.within_ms
+        return last if within is None else min(last, first + within - 1)
 
     def take(self, key: Any, row: Any, time: int) -> Sequence[KeyedResult]:
         """Runs one row of a canonical key; `run_until` comes here where the loop has no shorter way."""
@@ -108,40 +134,44 @@ class OrderedMatching:
         if matches is None:
             matches = PartialMatches.none()
         found = [*matcher.advance(matches, time), *matcher.take(matches, row, time)]
-        self._keep(place, matches)
+        self._keep(place, matches, time)
         return [(key, result) for result in found]
 
-    def _keep(self, place: KeptMatches, matches: PartialMatches) -> None:
+    def _keep(self, place: KeptMatches, matches: PartialMatches, now: int) -> None:
         self._matches.keep(place, matches)
         if matches.is_empty:
             self._disarm(place[0])
         else:
-            self._arm(place[0], self._matcher.deadline(matches))
+            self._arm(place[0], self._matcher.deadline(matches), now)
 
     # ------------------------------------------------------------------ time
 
-    def pass_time(self, key: Any, time: int) -> Sequence[PatternResult]:
-        """Ends the partial matches of a canonical key whose timer was due, up to a time."""
-        self._armed.pop(key, None)
-        place, matches = self._matches.at(key)
-        if matches is None:
-            return ()
-        found = self._matcher.advance(matches, time)
-        self._keep(place, matches)
-        return found
+    def _fire(self, time: int) -> list[KeyedResult]:
+        """Ends partial matches of some keys whose timers are due up to a time."""
+        results: list[KeyedResult] = []
+        for _ in range(self._piece):
+            timer = self._timers.pop_any(time)
+            if timer is None:
+                break
+            self.fired += 1
+            key = timer[0]
+            self._armed.pop(key, None)
+            place, matches = self._matches.at(key)
+            if matches is not None:
+                results += [(key, result) for result in self._matcher.advance(matches, time)]
+                self._keep(place, matches, time)
+        return results
 
     def _begin(self, key: Any, time: int) -> None:
         """Sets the timer of a key whose only partial match began at a time."""
         within = self._matcher.within_ms
         assert within is not None
-        self._arm(key, time + within)
+        due = time + within
+        if due <= MAX_TIMESTAMP:
+            self._armed[key] = due = max(due - due % self._grain, time + 1)
+            self._timers.register(due, key)
 
-    def _end(self, key: Any) -> None:
-        """Removes a key that has no partial match any more."""
-        self._matches.remove(key)
-        self._disarm(key)
-
-    def _arm(self, key: Any, due: int | None) -> None:
+    def _arm(self, key: Any, due: int | None, now: int) -> None:
         """Sets the timer of a key, unless it has one that is early enough."""
         # No time reaches an end behind MAX_TIMESTAMP: a timer there would be due again and again.
         if due is None or due > MAX_TIMESTAMP:
@@ -151,6 +181,9 @@ class OrderedMatching:
             if former <= due:
                 return
             self._timers.delete(former, key)
+        early = due - due % self._grain
+        if early > now:
+            due = early
         self._armed[key] = due
         self._timers.register(due, key)
 

@@ -204,8 +204,6 @@ class PatternMatchingOperator(MatchingOperator, KeyReadingOperator):
 
     def _run_due(self, key: Any, time: int) -> list[PatternResult]:
         """Runs the pattern over the rows of a key that wait, up to a time."""
-        if self._ordered is not None:
-            return list(self._ordered.pass_time(canonicalize(key), time))
         rows, following = self._waiting.take_until(key, time)
         if following is None:
             return self._run(key, lambda _: rows, time, None)
@@ -213,11 +211,14 @@ class PatternMatchingOperator(MatchingOperator, KeyReadingOperator):
         # Beyond so many rows the others follow in the next slice: no time has passed for them.
         return self._run(key, lambda _: rows, rows[-1][0] if following <= time else time, leaves_at)
 
-    def _run_ordered(self, time: int, deadline: float) -> Iterator[tuple[Any, int | None]]:
-        """Runs the pattern over the rows that wait in order of time, up to a time."""
-        if self._ordered is not None:
-            for found in self._ordered.run_until(time, deadline):
-                yield from self._emit_each(found)
+    def _run_ordered(
+        self, ordered: OrderedMatching, time: int, deadline: float
+    ) -> Iterator[tuple[Any, int | None]]:
+        """Runs the pattern over the rows that wait in order of time, and lets time pass, up to a time."""
+        fired = ordered.fired
+        for found in ordered.run_until(time, deadline):
+            yield from self._emit_each(found)
+        self.fired_timers += ordered.fired - fired
 
     def _row_failure(self, key: Any, row: Any, error: Exception) -> Exception:
         return self._failure(short_record(row), user_key(key), error)
@@ -231,9 +232,9 @@ class PatternMatchingOperator(MatchingOperator, KeyReadingOperator):
 
     def fire_event_timers(self, deadline: float) -> Iterator[tuple[Any, int | None]]:
         watermark = self._timers.watermark
-        yield from self._run_ordered(watermark, deadline)
-        if self._ordered is None or not self._ordered.has_rows_until(watermark):
-            yield from self._fire(self._timers.event_timers, watermark, watermark, deadline)
+        if self._ordered is not None:
+            return self._run_ordered(self._ordered, watermark, deadline)
+        return self._fire(self._timers.event_timers, watermark, watermark, deadline)
 
     def next_timer(self) -> int | None:
         return self._timers.processing_timers.next_timestamp
@@ -244,9 +245,11 @@ class PatternMatchingOperator(MatchingOperator, KeyReadingOperator):
     def end_keys(self) -> Iterator[tuple[Any, int | None]]:
         timers = self._timers
         timers.watermark = MAX_TIMESTAMP
-        yield from self._run_ordered(MAX_TIMESTAMP, inf)
-        yield from self._fire(timers.event_timers, MAX_TIMESTAMP, MAX_TIMESTAMP, inf)
-        yield from self._fire(timers.processing_timers, MAX_TIMESTAMP, MAX_TIMESTAMP, inf)
-        timers.watermark = MIN_TIMESTAMP
         if self._ordered is not None:
+            yield from self._run_ordered(self._ordered, MAX_TIMESTAMP, inf)
+            # The caller empties the state.
             self._ordered.clear()
+        else:
+            yield from self._fire(timers.event_timers, MAX_TIMESTAMP, MAX_TIMESTAMP, inf)
+            yield from self._fire(timers.processing_timers, MAX_TIMESTAMP, MAX_TIMESTAMP, inf)
+        timers.watermark = MIN_TIMESTAMP
