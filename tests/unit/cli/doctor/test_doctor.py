@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import socket
-import threading
 from collections.abc import Iterator
 from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -13,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.services.http_threads import running_in_thread
 from tests.unit.runtime.fs.fake_webhdfs import Fault, fake_webhdfs
 from yarrow.cli.doctor import doctor_client, doctor_hadoop
 from yarrow.cli.doctor.doctor import doctor
@@ -146,14 +146,11 @@ class _NameNode(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def name_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HadoopConfiguration]:
-    with ThreadingHTTPServer(("127.0.0.1", 0), _NameNode) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-        thread.start()
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _NameNode)
+    with running_in_thread(server, "name-node"):
         monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
         address = f"127.0.0.1:{server.server_port}"
         yield hadoop(tmp_path, {"fs.defaultFS": f"hdfs://{address}", "dfs.namenode.http-address": address})
-        server.shutdown()
-        thread.join()
 
 
 def hadoop(folder: Path, properties: dict[str, str]) -> HadoopConfiguration:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -10,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.services.http_threads import running_in_thread
 from yarrow.cli.doctor import doctor_hadoop
 from yarrow.cli.doctor.doctor_findings import Level
 from yarrow.runtime.config.settings import Settings
@@ -35,12 +35,8 @@ class _AsksForLogin(BaseHTTPRequestHandler):
 def server() -> Iterator[ThreadingHTTPServer]:
     made = ThreadingHTTPServer(("127.0.0.1", 0), _AsksForLogin)
     made.now = doctor_hadoop.SystemClock().epoch_ms() / 1000 + 180  # type: ignore[attr-defined]
-    thread = threading.Thread(target=made.serve_forever, args=(0.01,), daemon=True)
-    thread.start()
-    yield made
-    made.shutdown()
-    made.server_close()
-    thread.join()
+    with running_in_thread(made, "asks-for-login"):
+        yield made
 
 
 def test_pages_of_yarn_that_want_a_login(server: ThreadingHTTPServer) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
+from tests.support.services.http_threads import running_in_thread
 from yarrow.cli.doctor import doctor, doctor_tokens
 from yarrow.cli.doctor.doctor_findings import Level
 from yarrow.client.yarn.application_files import ApplicationFiles
@@ -39,12 +39,9 @@ class _Master(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def master() -> Iterator[str]:
-    with ThreadingHTTPServer(("127.0.0.1", 0), _Master) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-        thread.start()
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Master)
+    with running_in_thread(server, "master"):
         yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
-        thread.join()
 
 
 def known(files: ApplicationFiles, number: int, address: str, token: str = "open") -> str:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.services.http_threads import running_in_thread
 from yarrow.client.errors import CommandError
 from yarrow.client.rest.relay import LOOPBACK, Relay, user_of_connection
 from yarrow.client.rest.rest_client import RestClient
@@ -70,12 +71,8 @@ def master() -> Iterator[ThreadingHTTPServer]:
     Master.first_was_seen.clear()
     server = ThreadingHTTPServer((LOOPBACK, 0), Master)
     server.daemon_threads = False
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-    thread.start()
-    yield server
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    with running_in_thread(server, "master"):
+        yield server
 
 
 @pytest.fixture

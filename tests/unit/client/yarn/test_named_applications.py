@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import os
 import socket
-import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
+from tests.support.services.http_threads import running_in_thread
 from tests.unit.runtime.yarn.test_hadoop_configuration import write
 from tests.unit.runtime.yarn.test_resource_manager_web import APPLICATION, Answers, address
 from yarrow.cli.application_command import end_if_told
@@ -136,21 +136,12 @@ def test_who_attends_a_session_that_yarn_has_forgotten_is_told(
 ) -> None:
     monkeypatch.setattr("yarrow.cli.session_command._LOOK", 0.01)
     reading, writing = os.pipe()
-    with (
-        os.fdopen(reading) as typed,
-        os.fdopen(writing, "w"),
-        ThreadingHTTPServer(("127.0.0.1", 0), Overview) as rest,
-    ):
-        thread = threading.Thread(target=rest.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
+    rest = ThreadingHTTPServer(("127.0.0.1", 0), Overview)
+    with os.fdopen(reading) as typed, os.fdopen(writing, "w"), running_in_thread(rest, "overview"):
         monkeypatch.setattr("sys.stdin", typed)
         keep(config, OTHERS, rest_address=f"http://127.0.0.1:{rest.server_address[1]}")
-        try:
-            with pytest.raises(ApplicationNotFoundError, match=OTHERS):
-                attach(config.overlay({"yarn.application.id": OTHERS}), detached=False)
-        finally:
-            rest.shutdown()
-            thread.join()
+        with pytest.raises(ApplicationNotFoundError, match=OTHERS):
+            attach(config.overlay({"yarn.application.id": OTHERS}), detached=False)
 
 
 class Overview(BaseHTTPRequestHandler):

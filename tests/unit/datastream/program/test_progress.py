@@ -10,6 +10,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
+from tests.support.services.http_threads import running_in_thread
 from yarrow.common.job_id import JobID
 from yarrow.datastream.program import progress as module
 from yarrow.datastream.program.progress import JobCounters, line_of, progress
@@ -66,12 +67,8 @@ class _JobPage(BaseHTTPRequestHandler):
 @pytest.fixture
 def address() -> Iterator[str]:
     server = HTTPServer(("127.0.0.1", 0), _JobPage)
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_address[1]}"
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    with running_in_thread(server, "job-page"):
+        yield f"http://127.0.0.1:{server.server_address[1]}"
 
 
 def test_sources_are_counted_and_waiting_is_a_share() -> None:

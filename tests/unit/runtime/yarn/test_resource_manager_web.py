@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, ClassVar
 
 import pytest
 
+from tests.support.services.http_threads import running_in_thread
 from yarrow.runtime.yarn.gateways import ApplicationNotFoundError, FinalStatus, YarnState
 from yarrow.runtime.yarn.resource_manager_web import ResourceManagerWeb, ResourceManagerWebError
 
@@ -89,12 +89,9 @@ class Answers(BaseHTTPRequestHandler):
 @pytest.fixture
 def address() -> Iterator[str]:
     Answers.by_path = {}
-    with ThreadingHTTPServer(("127.0.0.1", 0), Answers) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Answers)
+    with running_in_thread(server, "resource-manager"):
         yield f"http://127.0.0.1:{server.server_address[1]}"
-        server.shutdown()
-        thread.join()
 
 
 def answer(path: str, content: object, status: int = 200) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 import urllib.error
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -13,6 +12,7 @@ from urllib.parse import unquote
 import pytest
 
 from tests.support.hadoop import readiness, web
+from tests.support.services.http_threads import running_in_thread
 
 STATE = "/jmx?qry=Hadoop:service=NameNode,name=FSNamesystemState"
 STARTED = "/jmx?get=Hadoop:service=NameNode,name=StartupProgress::PercentComplete"
@@ -41,12 +41,9 @@ class Answers(BaseHTTPRequestHandler):
 @pytest.fixture
 def port() -> Iterator[int]:
     """Of a server that gives the answers set by `answer`."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), Answers) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
-        thread.start()
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Answers)
+    with running_in_thread(server, "hadoop"):
         yield server.server_port
-        server.shutdown()
-        thread.join()
     Answers.by_path = {}
 
 

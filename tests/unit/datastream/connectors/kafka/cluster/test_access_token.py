@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
-from threading import Thread
 
 import pytest
 
+from tests.support.services.http_threads import running_in_thread
 from yarrow.datastream.connectors.kafka.cluster.access_token import AccessToken
 from yarrow.datastream.connectors.kafka.cluster.kafka_errors import KafkaConnectorError
 
@@ -46,12 +46,8 @@ def endpoint() -> Iterator[Endpoint]:
 
     server = HTTPServer(("127.0.0.1", 0), Handler)
     found.address = f"127.0.0.1:{server.server_port}/token"
-    thread = Thread(target=server.serve_forever)
-    thread.start()
-    yield found
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with running_in_thread(server, "token-endpoint"):
+        yield found
 
 
 class Time:
