@@ -90,6 +90,8 @@ class SpecTransformation(Transformation):
     prepares: SpecTransformation | None = None
     #: If set, this operator runs in the slots of that one, whatever its inputs' group.
     slots_like: SpecTransformation | None = None
+    #: The operator makes watermarks, and rows keep the times with which they come.
+    assigns_no_time: bool = False
     #: The tail of the loop that this operator begins; None = it begins none, or the loop is open.
     closed_by: SpecTransformation | None = None
 
@@ -207,6 +209,8 @@ def has_no_time(transformation: Transformation) -> bool:
     """Whether all records of a stream come without times, as far as the engine knows its operators."""
     if isinstance(transformation, SourceTransformation):
         return transformation.without_time
-    if isinstance(transformation, SpecTransformation) and not transformation.spec.keeps_time:
+    if isinstance(transformation, SpecTransformation) and not (
+        transformation.spec.keeps_time or transformation.assigns_no_time
+    ):
         return False
     return all(map(has_no_time, transformation.inputs))

@@ -16,12 +16,12 @@ from yarrow.datastream.functions import (
     CoProcessFunction,
     KeyedCoProcessFunction,
 )
+from yarrow.datastream.joined_streams import require_keys_that_meet
 from yarrow.datastream.keyed_stream import KeyedStream
 from yarrow.datastream.program.graph_builder import declared
 from yarrow.datastream.program.loop_ends import end_loop, feedback_of_type
 from yarrow.datastream.program.user_functions import declares_blocking, require_function
 from yarrow.datastream.stream_distribution import KeyFunction
-from yarrow.runtime.data.key_types import keys_may_meet
 from yarrow.runtime.graph.operator_spec import CoFunctionOperator, CoProcessOperator, CoShape
 
 __all__ = ["ConnectedIterativeStreams", "ConnectedStreams", "IterativeStream"]
@@ -88,12 +88,14 @@ class ConnectedStreams:
         return None
 
     def _key_type(self) -> TypeInformation | None:
-        """The declared type of the keys of both streams; None if neither declares one, or they contradict."""
+        """The declared type of the keys of both streams; None if neither declares one.
+
+        Raises InvalidProgramError for types of which no key of the one is a key of the other.
+        """
         first, second = self.stream1, self.stream2
         if not isinstance(first, KeyedStream) or not isinstance(second, KeyedStream):
             return None
-        if not keys_may_meet(first.key_type, second.key_type):
-            return None
+        require_keys_that_meet("connect", first.key_type, second.key_type)
         return first.key_type or second.key_type
 
     def _co_function(

@@ -343,7 +343,9 @@ class DataStream(StreamDistribution["DataStream"], StreamColumns["DataStream"], 
         spec = TimestampsAndWatermarksOperator(
             strategy=self._builder.pickle(watermark_strategy, name, "watermark strategy")
         )
-        return self._one_input(name, spec, self.transformation.output_type)
+        made = self._one_input(name, spec, self.transformation.output_type)
+        made.operator(name).assigns_no_time = watermark_strategy.timestamp_assigner is None
+        return made
 
     def in_event_time_order(self) -> OrderedStream:
         """Return the stream with the records of each subtask in order of event time.

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable
+from operator import index
 from typing import Any, Generic, TypeVar
 
 from yarrow.common.serializer import TypeSerializer
 from yarrow.common.time import Duration, Time, milliseconds_of
 from yarrow.common.typeinfo import Types
-from yarrow.common.watermark_strategy import MIN_TIMESTAMP
+from yarrow.common.watermark_strategy import MAX_TIMESTAMP, MIN_TIMESTAMP
 from yarrow.datastream.functions import RuntimeContext
 from yarrow.datastream.state import ValueStateDescriptor
 from yarrow.datastream.window_trigger import (
@@ -300,6 +301,11 @@ class _SessionWindows(_TimeWindows, MergingWindowAssigner[Any, TimeWindow]):
     """An assigner of sessions: a session ends when no record comes within the gap of its last ones."""
 
     def __init__(self, session_window_time_gap_extractor: SessionWindowTimeGapExtractor) -> None:
+        if not callable(getattr(session_window_time_gap_extractor, "extract", None)):
+            raise TypeError(
+                "with_dynamic_gap takes a SessionWindowTimeGapExtractor, whose extract gives the gap of a record in"
+                f" milliseconds, not {session_window_time_gap_extractor!r}"
+            )
         self.extractor = session_window_time_gap_extractor
 
     def assign_windows(
@@ -473,8 +479,13 @@ def _sliding(time: int, size: int, slide: int, offset: int) -> list[TimeWindow]:
 
 def _session(time: int, element: Any, extractor: SessionWindowTimeGapExtractor) -> list[TimeWindow]:
     gap = extractor.extract(element)
-    if gap < 1:
+    try:
+        whole = index(gap)
+    except TypeError:
         raise ValueError(
-            f"{type(extractor).__name__} gave a gap of {gap} ms for {element!r}: at least 1 is needed"
-        )
-    return [TimeWindow(time, time + gap)]
+            f"{type(extractor).__name__} gave {gap!r} for {element!r}: a gap is a whole number of milliseconds"
+        ) from None
+    if not 1 <= whole <= MAX_TIMESTAMP - time:
+        limit = "at least 1 is needed" if whole < 1 else "the session would end beyond 64 bits"
+        raise ValueError(f"{type(extractor).__name__} gave a gap of {whole} ms for {element!r}: {limit}")
+    return [TimeWindow(time, time + whole)]

@@ -222,8 +222,10 @@ class CountTrigger(_WaitingTrigger[Any, Window]):
     """Fires at every `window_size`-th record of the window."""
 
     def __init__(self, window_size: int) -> None:
-        if window_size < 1:
-            raise ValueError(f"the count of CountTrigger must be at least 1, not {window_size}")
+        if not isinstance(window_size, int) or window_size < 1:
+            raise ValueError(
+                f"the count of CountTrigger must be a whole number from 1 on, not {window_size!r}"
+            )
         self.window_size = window_size
         self._count = ReducingStateDescriptor("count-trigger-count", _add, Types.LONG())
 
@@ -296,6 +298,10 @@ class PurgingTrigger(Trigger[T, W]):
     """A trigger that acts like another trigger, and removes the records whenever the other fires."""
 
     def __init__(self, nested_trigger: Trigger[T, W]) -> None:
+        if not isinstance(nested_trigger, Trigger):
+            raise TypeError(
+                f"PurgingTrigger.of takes a Trigger, such as CountTrigger.of(3), not {nested_trigger!r}"
+            )
         self.nested_trigger = nested_trigger
 
     @staticmethod

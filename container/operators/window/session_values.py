@@ -12,7 +12,7 @@ from typing import Any
 from yarrow.container.codegen.user_functions import method_of
 from yarrow.container.operators.base import OperatorContext, declared_type
 from yarrow.container.operators.window.session_rules import Session
-from yarrow.container.operators.window.window_contents import Copier, copier_of
+from yarrow.container.operators.window.window_contents import Copier, copier_of, merged_accumulator
 from yarrow.runtime.graph.window_spec import WindowKind, WindowOperator
 
 
@@ -72,7 +72,7 @@ class _Aggregated(SessionValues):
         return self._function.add(row, self._function.create_accumulator() if kept is None else kept)
 
     def _merged(self, kept: Any, other: Any) -> Any:
-        return self._function.merge(kept, other)
+        return merged_accumulator(self._function, kept, other)
 
     def shown(self, kept: Any) -> Any:
         return self._function.get_result(kept)

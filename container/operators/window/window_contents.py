@@ -18,6 +18,7 @@ from yarrow.container.state.folded_states import refuse_none
 from yarrow.container.state.value_table import MISSING, ValueTable
 from yarrow.container.state.window_tables import WindowTables
 from yarrow.datastream.state.folding import Aggregation
+from yarrow.runtime.common.errors import InvalidProgramError
 from yarrow.runtime.data.immutability import copier_for
 from yarrow.runtime.data.keys import canonicalize
 from yarrow.runtime.data.window_forms import WindowForm
@@ -69,6 +70,17 @@ def _contents_of_rows(
 def copier_of(context: OperatorContext, row_type: TypeInformation | None) -> Copier | None:
     """Copies rows of a type that could change; None = no row can."""
     return None if context.environment.object_reuse else copier_for(row_type)
+
+
+def merged_accumulator(function: Aggregation[Any, Any, Any], one: Any, other: Any) -> Any:
+    """One accumulator of two. Raises InvalidProgramError for a `merge` that returns None: it would lose both."""
+    both = function.merge(one, other)
+    if both is None:
+        raise InvalidProgramError(
+            f"merge of {type(function).__name__} returned None: windows have become one, so that `merge` must return"
+            " an accumulator of the records of both"
+        )
+    return both
 
 
 def contents_type(kept: TypeInformation | None, *, rows: bool) -> TypeInformation:
@@ -207,7 +219,7 @@ class AggregatedWindows(WindowContents[W], Generic[W]):
         return function.add(row, function.create_accumulator() if content is MISSING else content)
 
     def merged(self, content: Any, other: Any) -> Any:
-        return self._function.merge(content, other)
+        return merged_accumulator(self._function, content, other)
 
     @property
     def merge_function(self) -> Callable[[Any, Any], Any]:

@@ -88,6 +88,7 @@ def test_a_hundred_records_are_in_flight_unless_the_program_says_otherwise() -> 
     ("arguments", "kind", "message"),
     [
         ((Itself(), SECOND, 0), ValueError, "capacity of an async function must be at least 1"),
+        ((Itself(), SECOND, 2.5), TypeError, "capacity of an async function must be a whole number, not 2.5"),
         ((Itself(), Duration.of_millis(0)), ValueError, "timeout of an async function must be at least 1 ms"),
         ((Plain(), SECOND), InvalidProgramError, r"Plain.async_invoke is no coroutine function.*async def"),
         ((WithState(), SECOND), UnsupportedFeatureError, "WithState is a CheckpointedFunction"),

@@ -19,6 +19,7 @@ from yarrow.datastream import (
 )
 from yarrow.datastream.data_stream import operator_of
 from yarrow.datastream.state import ValueState
+from yarrow.runtime.common.errors import InvalidProgramError
 from yarrow.testing.operator_harness import OperatorHarness
 
 
@@ -58,6 +59,17 @@ def test_results_have_the_declared_type_and_keys_theirs() -> None:
     made = enriched(env.from_collection([("a", "x")]), env.from_collection([("a", 1)]))
     assert made.get_type() == Types.TUPLE([Types.STRING(), Types.STRING()])
     assert operator_of(made).state_key_type == Types.STRING()
+
+
+def test_keys_of_types_that_never_meet_are_refused() -> None:
+    env = environment()
+    texts = env.from_collection([("a", 1)]).key_by(lambda row: row[0], Types.STRING())
+    numbers = env.from_collection([("a", 1)]).key_by(lambda row: row[1], Types.LONG())
+    with pytest.raises(
+        InvalidProgramError,
+        match="connect: keys of type Long never equal those of the first stream, of type String",
+    ):
+        texts.connect(numbers).flat_map(Enriched())
 
 
 def test_flat_map_takes_a_function_of_both_streams() -> None:

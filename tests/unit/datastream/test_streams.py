@@ -387,7 +387,6 @@ def test_the_type_of_keys_is_declared_for_what_reads_the_keyed_stream() -> None:
         (Types.INT(), Types.LONG(), Types.INT()),
         (None, Types.LONG(), Types.LONG()),
         (Types.INT(), None, Types.INT()),
-        (Types.INT(), Types.STRING(), None),
     ):
         both = numbers.key_by(Modulo(), first).connect(numbers.key_by(Modulo(), second))
         assert key_type_of(both.map(Sides())) == known

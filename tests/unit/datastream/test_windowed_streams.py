@@ -26,6 +26,7 @@ from yarrow.datastream.window import (
     DeltaTrigger,
     EventTimeSessionWindows,
     NeverTrigger,
+    PurgingTrigger,
     SlidingEventTimeWindows,
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
@@ -231,6 +232,17 @@ def test_windows_of_event_time_need_records_with_times() -> None:
         windows = stream.key_by(str).window(TumblingEventTimeWindows.of(SECOND))
         with pytest.raises(InvalidProgramError, match=r"window\(TumblingEventTimeWindows\): nothing before"):
             windows.reduce(add)
+    # These strategies leave rows without a time.
+    for strategy in (WatermarkStrategy.no_watermarks(), WatermarkStrategy.for_monotonous_timestamps()):
+        windows = (
+            plain.assign_timestamps_and_watermarks(strategy)
+            .key_by(str)
+            .window(TumblingEventTimeWindows.of(SECOND))
+        )
+        with pytest.raises(
+            InvalidProgramError, match="nothing before these windows gives records a timestamp"
+        ):
+            windows.reduce(add)
     with pytest.raises(InvalidProgramError, match="assign_timestamps_and_watermarks before key_by"):
         plain.window_all(TumblingEventTimeWindows.of(SECOND)).reduce(add)
     # Windows stamp their results, also those of processing time.
@@ -267,6 +279,15 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "offset beyond the size": (
         lambda: TumblingEventTimeWindows.of(SECOND, SECOND), ValueError, "an offset smaller than the slide",
     ),
+    "no gap extractor": (
+        lambda: EventTimeSessionWindows.with_dynamic_gap(None),  # type: ignore[arg-type]
+        TypeError,
+        "with_dynamic_gap takes a SessionWindowTimeGapExtractor",
+    ),
+    "no trigger that purges": (
+        lambda: PurgingTrigger.of(None), TypeError, r"PurgingTrigger.of takes a Trigger",  # type: ignore[arg-type]
+    ),
+    "count that is no number": (lambda: CountTrigger.of("3"), ValueError, "a whole number from 1 on, not '3'"),  # type: ignore[arg-type]
     "gap": (lambda: EventTimeSessionWindows.with_gap(Time.seconds(0)), ValueError, "gap .* at least 1 ms"),
     "count": (lambda: rows().key_by(str).count_window(0), InvalidProgramError, "size 0 and slide 0"),
     "slide of a count": (lambda: rows().count_window_all(3, -1), InvalidProgramError, "size 3 and slide -1"),

@@ -221,10 +221,11 @@ class AsyncFunctionDescriptor:
         output_mode: OutputMode,
         threads: int = 0,
     ) -> None:
-        if threads < 0:
-            raise ValueError(f"threads of an async function must be at least 0, not {threads}")
-        if capacity < 1:
-            raise ValueError(f"capacity of an async function must be at least 1, not {capacity}")
+        for name, number, least in (("threads", threads, 0), ("capacity", capacity, 1)):
+            if isinstance(number, bool) or not isinstance(number, int):
+                raise TypeError(f"{name} of an async function must be a whole number, not {number!r}")
+            if number < least:
+                raise ValueError(f"{name} of an async function must be at least {least}, not {number}")
         if milliseconds_of(timeout) < 1:
             raise ValueError(f"timeout of an async function must be at least 1 ms, not {timeout!r}")
         self.async_function = async_function

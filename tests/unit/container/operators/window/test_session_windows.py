@@ -320,6 +320,20 @@ def test_an_aggregate_whose_merge_is_missing_fails_where_sessions_merge(run: Any
     assert "NotImplementedError: these accumulators do not merge" in text
 
 
+def test_an_aggregate_whose_merge_returns_nothing_fails_where_sessions_merge(run: Any, sessions: Any) -> None:
+    class Lost(Numbers):
+        def merge(self, acc_a: Any, acc_b: Any) -> Any:
+            """The program has forgotten the return."""
+
+    harness = run(lambda s: sessions(s).aggregate(Lost()))
+    harness.push(("a", 1), ("a", 2), timestamps=[0, 20])
+    with pytest.raises(FragmentFailedError) as caught:
+        harness.push(("a", 4), timestamps=[10])
+    text = str(caught.value)
+    assert "('a', 4) (window TimeWindow(start=0, end=30) of the key 'a')" in text
+    assert "merge of Lost returned None" in text
+
+
 def test_emitted_results_and_sessions_are_apart(run: Any, sessions: Any) -> None:
     class Listed(Numbers):
         def get_result(self, accumulator: Any) -> Any:

@@ -26,6 +26,7 @@ from yarrow.datastream.window import (
     CountTrigger,
     CountWindow,
     DynamicEventTimeSessionWindows,
+    DynamicProcessingTimeSessionWindows,
     EventTimeSessionWindows,
     EventTimeTrigger,
     GlobalWindows,
@@ -406,6 +407,28 @@ def test_a_gap_of_each_row_is_asked(run: Any) -> None:
     harness.push(("a", 1), timestamps=[200])
     with pytest.raises(FragmentFailedError, match=r"Gap gave a gap of 0 ms"):
         harness.push(("a", 0), timestamps=[201])
+
+
+@pytest.mark.parametrize(
+    ("gap", "message"),
+    [
+        (None, "gave None for .*: a gap is a whole number of milliseconds"),
+        (2.5, "gave 2.5 for .*: a gap is a whole number of milliseconds"),
+        (2**63, "the session would end beyond 64 bits"),
+    ],
+)
+def test_a_gap_is_a_whole_number(run: Any, gap: Any, message: str) -> None:
+    class Gap(SessionWindowTimeGapExtractor):
+        def extract(self, element: Any) -> int:
+            return gap  # type: ignore[no-any-return]
+
+    harness = run(
+        lambda s: (
+            keyed(s).window(DynamicProcessingTimeSessionWindows.with_dynamic_gap(Gap())).process(Shown())
+        )
+    )
+    with pytest.raises(FragmentFailedError, match=f"Gap {message}" if gap != 2**63 else message):
+        harness.push(("a", 0))
 
 
 def test_sessions_of_processing_time(run: Any) -> None:
