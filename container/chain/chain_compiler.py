@@ -48,7 +48,8 @@ class ChainCompiler:
         self._partitions = partitions
         self._target_max_parallelism = target_max_parallelism
         self._object_reuse = object_reuse
-        self._inlines = inlines
+        #: Whether small functions are written into the loops that are compiled from now on.
+        self.inlines = inlines
         self._types = [declared_type(descriptor.output_type) for descriptor in vertex.operators]
         #: Rows that reached an operator, if the loop has to count them.
         self.counts: dict[int, list[int]] = {}
@@ -82,7 +83,7 @@ class ChainCompiler:
         self, name: str, start: Callable[[CodeWriter, str, str | None], None], with_timestamps: bool
     ) -> CompiledCode:
         # Breakpoints and coverage need calls.
-        code = CodeWriter(inlines=self._inlines and not is_traced())
+        code = CodeWriter(inlines=self.inlines and not is_traced())
         value = code.fresh("v")
         if with_timestamps:
             timestamp = code.fresh("t")

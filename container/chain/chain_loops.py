@@ -1,5 +1,7 @@
 """ChainLoops: the generated functions of one chain. Each is compiled at its first chunk, and run.
 
+When a debugger or a profiler begins to watch the thread, the loops are compiled anew, so that they call all functions.
+
 Owner: the task thread. An exception of user code in a loop leaves as OperatorFailure with operator and
 record; no frame of generated code is shown. It must not know slices, state or control elements.
 """
@@ -12,6 +14,7 @@ from typing import Any
 
 from yarrow.container.chain.chain_compiler import ChainCompiler
 from yarrow.container.codegen.code_writer import CompiledCode
+from yarrow.container.codegen.inlining.functions import is_traced
 from yarrow.container.network.partition import Partition
 from yarrow.container.network.result_partition import ResultPartition
 from yarrow.container.operators.base import Operator
@@ -56,9 +59,14 @@ class ChainLoops:
             for partition in self._partitions:
                 if isinstance(partition, ResultPartition):
                     partition.fill_timestamps()
-        code = self._compiled.get((key, self._timestamped))
+        compiler = self._compiler
+        if compiler.inlines and is_traced():
+            # For good: a loop that comes back would go on with keys that it has read ahead.
+            compiler.inlines = False
+        place = key, self._timestamped, compiler.inlines
+        code = self._compiled.get(place)
         if code is None:
-            code = self._compiled[key, self._timestamped] = self._compile(key)
+            code = self._compiled[place] = self._compile(key)
             if self._on_compiled is not None:
                 self._on_compiled(code)
         try:
@@ -74,7 +82,7 @@ class ChainLoops:
 
     def read_ahead(self, input_index: int, rows: Sequence[Any]) -> bool:
         """Reads state at once for the next rows; False if the loop cannot do that, or has not run yet."""
-        code = self._compiled.get((("input", input_index), self._timestamped))
+        code = self._compiled.get((("input", input_index), self._timestamped, self._compiler.inlines))
         if code is None or code.keys_ahead is None:
             return False
         code.keys_ahead.read(rows)

@@ -46,14 +46,17 @@ class InlinedCalls:
             # The error of the loop is no part of the story.
             again.__context__ = error.__context__
             return again
-        error.add_note(_note(call.function))
+        except BaseException as other:
+            error.add_note(_note(call.function, f"it raised {type(other).__name__}"))
+            return error
+        error.add_note(_note(call.function, "it raised nothing"))
         return error
 
 
-def _note(function: Callable[..., Any]) -> str:
+def _note(function: Callable[..., Any], outcome: str) -> str:
     plain: Any = function.__func__ if isinstance(function, MethodType) else function
     code = plain.__code__
     return (
         f"{code.co_qualname} ({code.co_filename}, line {code.co_firstlineno}) raised this."
-        " Called again with the same arguments, it raised nothing."
+        f" Called again with the same arguments, {outcome}."
     )

@@ -131,6 +131,31 @@ def test_a_tracer_sees_each_call() -> None:
     assert seen == [1, 2]
 
 
+@pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
+def test_a_tracer_that_begins_later_sees_each_call_from_the_next_chunk_on(backend: str) -> None:
+    seen = []
+
+    def trace(frame: Any, kind: str, argument: Any) -> None:
+        if frame.f_code.co_qualname == "Sum.reduce":
+            seen.append(frame.f_locals["value2"])
+
+    with OperatorHarness(keyed_sums, configuration={"state.backend.type": backend}) as harness:
+        harness.push(*range(6))
+        assert "combine_" not in harness.generated_code
+        former = sys.gettrace()
+        sys.settrace(trace)
+        try:
+            harness.push(*range(6, 9))
+        finally:
+            sys.settrace(former)
+        assert seen == [(0, 1), (1, 1), (2, 1)]
+        assert "combine_" in harness.generated_code
+        # A debugger that has gone may come back.
+        harness.push(*range(9, 12))
+        harness.end()
+        assert harness.output == [(0, 2), (1, 2), (2, 2), (0, 4), (1, 4), (2, 4)]
+
+
 def test_a_profiler_sees_each_call() -> None:
     seen = []
 
@@ -208,29 +233,84 @@ class OnlyOnce:
         return 1
 
 
+class ErrorThenExit(OnlyOnce):
+    """Fails the first time that somebody looks at it, and exits the second time."""
+
+    @property
+    def value(self) -> int:
+        if self.looks:
+            raise SystemExit(3)
+        return super().value
+
+
 class Leaving:
+    """Raises an exit at each look, and counts looks."""
+
     looks = 0
+
+    def __init__(self, error: BaseException) -> None:
+        self._error = error
+
+    def __repr__(self) -> str:
+        return "leaving"
 
     @property
     def value(self) -> int:
         Leaving.looks += 1
-        raise SystemExit(3)
+        raise self._error
 
 
-def test_an_error_that_does_not_come_again_stands_with_a_note() -> None:
-    cause = cause_of(lambda s: s.map(lambda v: v.value), [OnlyOnce()])
-    assert cause.exception_name == "builtins.ValueError"
-    assert "the first look" in cause.stacktrace
-    assert f"({__file__}, line " in cause.stacktrace
-    assert "it raised nothing" in cause.stacktrace
+EXITS: list[BaseException] = [
+    SystemExit(3),
+    KeyboardInterrupt(),
+    GeneratorExit("stop"),
+    BaseException("mine"),
+]
+LEFT: dict[str, tuple[Fragment, Any]] = {
+    "map": (lambda s: s.map(lambda v: v.value).name("culprit"), lambda leaving: leaving),
+    "reduce": (
+        lambda s: s.key_by(lambda v: 1).reduce(lambda a, b: (a, b.value)).name("culprit"), lambda leaving: leaving,
+    ),
+    "reduce of windows": (
+        lambda s: in_windows(s).reduce(lambda a, b: (a[0], b[2].value)).name("culprit"),
+        lambda leaving: (1, 2, leaving),
+    ),
+    "aggregate of windows": (
+        lambda s: in_windows(s).aggregate(Valued()).name("culprit"), lambda leaving: (1, 2, leaving),
+    ),
+}  # fmt: skip
 
 
-def test_an_exit_is_not_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Leaving, "looks", 0)
-    cause = cause_of(lambda s: s.map(lambda v: v.value).name("culprit"), [Leaving()])
-    assert cause.message == "user code called sys.exit(3)"
+class Valued(Mean):
+    def add(self, value: Any, accumulator: Any) -> Any:
+        return accumulator[0] + value[2].value, accumulator[1] + 1
+
+
+@pytest.mark.parametrize("error", EXITS, ids=lambda error: type(error).__name__)
+@pytest.mark.parametrize("name", LEFT)
+def test_an_exit_ends_the_task_as_that_of_a_call_and_is_not_asked_for_again(
+    name: str, error: BaseException, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fragment, row_of = LEFT[name]
+    causes = []
+    for configuration in (None, CALLED):
+        monkeypatch.setattr(Leaving, "looks", 0)
+        row = row_of(Leaving(error.with_traceback(None)))
+        causes.append(cause_of(fragment, [row, row], configuration))
+        assert Leaving.looks == 1
+    inlined, called = causes
+    assert (inlined.exception_name, inlined.message, inlined.operator_name, inlined.record) == (
+        called.exception_name, called.message, called.operator_name, called.record,
+    )  # fmt: skip
+    assert "culprit" in inlined.operator_name
+    assert inlined.exception_name == f"builtins.{type(error).__name__}"
+
+
+def test_an_exit_where_an_error_is_asked_for_again_leaves_the_error() -> None:
+    cause = cause_of(lambda s: s.map(lambda v: v.value).name("culprit"), [ErrorThenExit()])
+    assert "the first look" in cause.message
     assert "culprit" in cause.operator_name
-    assert Leaving.looks == 1
+    assert "it raised SystemExit" in cause.stacktrace
 
 
 def test_letters_have_the_lines_of_the_function() -> None:

@@ -21,6 +21,11 @@ _GLOBAL_READ: Final = 8
 _CLOSURE_READ: Final = 14
 _SAVED: Final = 20
 
+# `is_traced` is asked for each chunk.
+_gettrace, _getprofile = sys.gettrace, sys.getprofile
+#: Python 3.12 and newer have it.
+_MONITORING: Final[Any] = getattr(sys, "monitoring", None)
+
 
 class InlinedFunction(NamedTuple):
     """A function that its loop computes."""
@@ -35,10 +40,9 @@ class InlinedFunction(NamedTuple):
 
 def is_traced() -> bool:
     """True if a debugger, a profiler or a measurement of coverage waits for calls and lines of functions."""
-    if sys.gettrace() is not None or sys.getprofile() is not None:
+    if _gettrace() is not None or _getprofile() is not None:
         return True
-    monitoring: Any = getattr(sys, "monitoring", None)
-    return monitoring is not None and any(monitoring.get_tool(tool) is not None for tool in range(6))
+    return _MONITORING is not None and any(_MONITORING.get_tool(tool) is not None for tool in range(6))
 
 
 def inlined(function: Callable[..., Any], argument_count: int) -> InlinedFunction:

@@ -65,7 +65,7 @@ INLINE_FUNCTIONS: Final = option(
     BOOLEAN,
     "true",
     "Whether the loop of a task computes small functions instead of calling them. Their results and errors are the "
-    "same. A task calls all functions while a debugger, a profiler or coverage watches its thread.",
+    "same. A task calls all functions once a debugger, a profiler or coverage watches its thread.",
 )
 OPERATOR_CHAINING: Final = option(
     "pipeline.operator-chaining.enabled",

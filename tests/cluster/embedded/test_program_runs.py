@@ -92,6 +92,39 @@ except Exception as error:
     assert "failed in parse, at the record 'x7'" in outcome.out
 
 
+@pytest.mark.parametrize(
+    ("error", "told"), [("SystemExit(3)", "SystemExit: 3"), ("KeyboardInterrupt()", "KeyboardInterrupt")]
+)
+def test_an_exit_of_a_computed_function_ends_the_job_and_runs_once(
+    tmp_path: Path, error: str, told: str
+) -> None:
+    looks = tmp_path / "looks"
+    text = (
+        _HEAD
+        + f"""
+class Leaving:
+    @property
+    def value(self):
+        with open({str(looks)!r}, "a") as file:
+            file.write("looked\\n")
+        raise {error}
+
+env.set_parallelism(1)
+env.from_collection([1]).map(lambda x: Leaving()).map(lambda x: x.value).name("leave").print()
+try:
+    env.execute("leaving")
+except Exception as error:
+    print(type(error).__name__)
+    print(error)
+"""
+    )
+    outcome = run(tmp_path, text)
+    assert outcome.status == 0, outcome.err
+    assert outcome.out.startswith("JobExecutionError\n")
+    assert told in outcome.out and "failed in leave" in outcome.out
+    assert looks.read_text() == "looked\n"
+
+
 def test_an_inlined_lambda_that_fails_shows_its_line(tmp_path: Path) -> None:
     text = (
         _HEAD
