@@ -43,7 +43,7 @@ def limited_job(job: JobGraph, limits: Mapping[OperatorID, RateLimit]) -> JobGra
 
     Raises RateLimitRefusedError, which names the operator.
     """
-    known = {operator.id: operator for _, operator in _operators(job)}
+    known = {operator.id: operator for _, operator in limited_operators(job)}
     for operator_id, limit in limits.items():
         found = known.get(operator_id)
         if found is None:
@@ -84,7 +84,8 @@ def shares(limit: RateLimit, subtasks: Iterable[K], idle: Iterable[K]) -> dict[K
     return {subtask: share if subtask in counted else nothing for subtask in all_of_them}
 
 
-def _operators(job: JobGraph) -> Iterator[tuple[JobVertex, OperatorDescriptor]]:
+def limited_operators(job: JobGraph) -> Iterator[tuple[JobVertex, OperatorDescriptor]]:
+    """The sources and sinks that take a rate limit, each with its vertex."""
     for vertex in job.vertices:
         for operator in vertex.operators:
             if operator.spec.takes_rate_limit:
@@ -109,12 +110,12 @@ class RateLimits:
     @property
     def limits(self) -> dict[OperatorID, RateLimit]:
         """The present limit of each source and sink."""
-        return {operator.id: operator.spec.rate_limit for _, operator in _operators(self._graph.job)}
+        return {operator.id: operator.spec.rate_limit for _, operator in limited_operators(self._graph.job)}
 
     def details(self) -> RateLimitDetails:
         """What people see of the limits."""
         found = []
-        for vertex, operator in _operators(self._graph.job):
+        for vertex, operator in limited_operators(self._graph.job):
             live = [execution.attempt_id for execution in self._live(vertex)]
             divided = shares(operator.spec.rate_limit, live, self._idle.get(operator.id, ()))
             nothing = operator.spec.rate_limit.share_of(0)
@@ -162,7 +163,7 @@ class RateLimits:
 
     def divide(self) -> None:
         """Tells each subtask its share, if it does not know. Call it when tasks have come, ended or changed."""
-        for vertex, operator in _operators(self._graph.job):
+        for vertex, operator in limited_operators(self._graph.job):
             limit = operator.spec.rate_limit
             if limit.limits_something or operator.id in self._told:
                 self._divide(vertex, operator, limit)

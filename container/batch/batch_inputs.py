@@ -44,6 +44,8 @@ from yarrow.runtime.graph.batch.batch_plan import BatchStage, ExchangeKind
 from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.graph.operator_spec import StreamKind
 
+#: Seconds between two looks at the permits of sinks.
+_LOOK_SECONDS: Final = 0.05
 #: Least rows for which a source is asked at once, and of a chunk; see SourceReader.poll.
 _LEAST_POLL: Final = 256
 
@@ -120,7 +122,7 @@ class BatchInputs:
                 raise
             if isinstance(found, NothingAvailable):
                 yield
-                outputs.woken.wait(found.wait_seconds)
+                outputs.wait(found.wait_seconds)
                 continue
             yield from self._run_source(source, chunks.end() if found is None else chunks.put(found))
             if found is None:
@@ -135,14 +137,13 @@ class BatchInputs:
             until,
             lambda: SourceChunks(self._poll_rows, copier_for(declared)),
             self._poll_rows,
-            self._outputs.woken,
+            self._outputs,
         )
         source = chain.source
         assert source is not None, "the vertex begins with a source"
 
         def run(rows: object, stamps: Sequence[int | None] | None) -> Iterator[None]:
-            self._run_part(source, rows, stamps)
-            yield from self._flow_on()
+            yield from self._run_part(source, rows, stamps)
 
         yield from found.read(splits, run)
         time = found.time()
@@ -166,19 +167,60 @@ class BatchInputs:
                     break
                 chain.run_source_side(part.side)
                 if len(part.rows):
-                    self._run_part(source, part.rows, part.timestamps)
-                yield from self._flow_on()
+                    yield from self._run_part(source, part.rows, part.timestamps)
+                else:
+                    yield from self._flow_on()
 
-    def _run_part(self, source: SourceHead, rows: object, stamps: Sequence[int | None] | None) -> None:
+    def _run_part(
+        self, source: SourceHead, rows: object, stamps: Sequence[int | None] | None
+    ) -> Iterator[None]:
         if isinstance(rows, Sequence):
-            self._chain.run_source_rows(rows, stamps)
-            number = len(rows)
-        else:
-            batch = ArrowBatch(rows, stamps_column(stamps))
-            self._chain.run_source_batch(batch, self._outputs.is_full)
-            number = len(batch)
-        source.records_in += number
-        self.records_in += number
+            for piece in self._permitted(len(rows)):
+                if piece is None:
+                    yield
+                    continue
+                self._chain.run_source_rows(rows[piece], None if stamps is None else stamps[piece])
+                self._count_source_rows(source, piece)
+                yield from self._flow_on()
+            return
+        batch = ArrowBatch(rows, stamps_column(stamps))
+        for piece in self._permitted(len(batch)):
+            if piece is None:
+                yield
+                continue
+            self._chain.run_source_batch(batch.sliced(piece.start, piece.stop), self._outputs.is_full)
+            self._count_source_rows(source, piece)
+            yield from self._flow_on()
+
+    def _count_source_rows(self, source: SourceHead, piece: slice) -> None:
+        source.records_in += piece.stop - piece.start
+        self.records_in += piece.stop - piece.start
+
+    # ------------------------------------------------------------------ rate limits of sinks
+
+    def _permitted(self, rows: int) -> Iterator[slice | None]:
+        """Pieces of so many rows, each when the sinks of the chain may take it; None = the caller looks around."""
+        begin = 0
+        while begin < rows:
+            permitted = self._chain.permitted_rows
+            if permitted == 0:
+                yield from self._until_permitted()
+                continue
+            end = rows if permitted is None else min(rows, begin + permitted)
+            yield slice(begin, end)
+            begin = end
+
+    def _until_permitted(self) -> Iterator[None]:
+        """Waits until the rate limits of sinks let the chain take rows."""
+        while self._chain.permitted_rows == 0:
+            self._outputs.woken.clear()
+            yield
+            self._outputs.wait(_LOOK_SECONDS)
+
+    @property
+    def _piece_rows(self) -> int:
+        """Rows and results of keys that the chain takes together."""
+        return min(PIECE_ROWS, self._chain.permitted_rows or PIECE_ROWS)
 
     # ------------------------------------------------------------------ columns
 
@@ -229,14 +271,20 @@ class BatchInputs:
     def _run_batch(self, chunk: Chunk) -> Iterator[None]:
         batch = self._decoded(chunk)
         number = PARTIAL_INPUT if isinstance(batch, PartialRows) else self._edges[chunk.edge].target_input
-        self.records_in += len(batch)
-        if isinstance(batch, RowBatch):
-            self._chain.counts.records_in += len(batch)
-            in_turn = self._chain.head.takes_inputs_in_turn
-            self._chain.run_rows(number, batch.rows, None if in_turn else batch.timestamps)
-        else:
-            self._chain.run_batch(number, batch, self._outputs.is_full)
-        yield from self._flow_on()
+        in_turn = self._chain.head.takes_inputs_in_turn
+        for piece in self._permitted(len(batch)):
+            if piece is None:
+                yield
+                continue
+            size = piece.stop - piece.start
+            self.records_in += size
+            if isinstance(batch, RowBatch):
+                self._chain.counts.records_in += size
+                stamps = None if in_turn or batch.timestamps is None else batch.timestamps[piece]
+                self._chain.run_rows(number, batch.rows[piece], stamps)
+            else:
+                self._chain.run_batch(number, batch.sliced(piece.start, piece.stop), self._outputs.is_full)
+            yield from self._flow_on()
 
     def _flow_on(self) -> Iterator[None]:
         """Batches that an operator makes of one batch leave one by one."""
@@ -276,6 +324,8 @@ class BatchInputs:
                 assert isinstance(batch, RowBatch), "the head takes rows"
                 group.add(_partial_edge(chunk.edge) if isinstance(batch, PartialRows) else chunk.edge, batch)
             waiting, history = 0, self._history_time()
+            yield from self._until_permitted()
+            most = self._piece_rows
             for pieces in group.by_key():
                 for piece in pieces:
                     number = len(piece.rows)
@@ -286,10 +336,12 @@ class BatchInputs:
                     chain.counts.records_in += number
                     self.records_in += number
                     waiting += number
-                    if waiting >= PIECE_ROWS:
+                    if waiting >= most:
                         waiting = 0
                         chain.end_of_chunk()
                         yield
+                        yield from self._until_permitted()
+                        most = self._piece_rows
                 waiting += self._end_keys()
             chain.end_of_chunk()
             yield

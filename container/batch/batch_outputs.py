@@ -30,6 +30,7 @@ from yarrow.runtime.data.key_groups import key_group_range_for_operator_index
 from yarrow.runtime.graph.batch.batch_plan import BatchExchange, BatchStage, ExchangeKind
 from yarrow.runtime.graph.distribution import consumers_of
 from yarrow.runtime.graph.job_graph import JobEdge, JobGraph, JobVertex
+from yarrow.runtime.rpc.messages import JOB_MASTER
 
 #: Rows and bytes that wait in all buffers of an edge together, and the least bounds of one buffer.
 _BUFFERED: Final = BatchBounds(128 * 1024, 32 << 20)
@@ -39,6 +40,8 @@ _PART: Final = 1 << 20
 #: The same of rows of columns: for one buffer, and for all together.
 _COLUMNS: Final = 64 * 1024
 _BUFFERED_COLUMNS: Final = 1 << 20
+#: Longest wait in seconds: in between, the task looks whether it is cancelled, and for other shares of rate limits.
+_LONGEST_WAIT: Final = 0.2
 
 
 class BatchOutputs:
@@ -113,6 +116,10 @@ class BatchOutputs:
         """Whether chunks wait to be taken: operators that make many batches of one stop here for a while."""
         return self.outbox.is_full
 
+    def wait(self, seconds: float | None) -> None:
+        """Waits until something has changed, at most so many seconds, and never long; None = no bound of its own."""
+        self.woken.wait(_LONGEST_WAIT if seconds is None else min(seconds, _LONGEST_WAIT))
+
     # ------------------------------------------------------------------ what operators send
 
     def _post(self, mail: Callable[[], None]) -> None:
@@ -120,7 +127,12 @@ class BatchOutputs:
         self.woken.set()
 
     def _take_event(self, operator: str, target: int, source: int, payload: bytes) -> None:
-        """Drops what a reader says to its enumerator, which ended before; an event may await an answer."""
+        """Drops what a reader says to its enumerator, which ended before; an event may await an answer.
+
+        Drops what a task says of its share of a rate limit, too: its driver knows which tasks run.
+        """
+        if target == JOB_MASTER:
+            return
         if decode_to_coordinator(payload)[2][0] == "event":
             name = self._graph.vertex(self._stage.vertex_id).head.name
             raise SplitAssignmentError(

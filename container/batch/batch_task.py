@@ -7,7 +7,7 @@ chunks, nor what becomes of a failure.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from math import inf
 from pathlib import Path
 
@@ -15,6 +15,7 @@ import msgspec
 import pyarrow as pa
 
 from yarrow.common.values.quantities import Duration
+from yarrow.common.values.rate_limit import RateLimit
 from yarrow.container.batch.batch_inputs import BatchInputs
 from yarrow.container.batch.batch_outputs import BatchOutputs
 from yarrow.container.batch.chunk import FINISHED, Chunk, TaskResult, encode_task_result
@@ -32,7 +33,7 @@ from yarrow.container.task.accumulated_values import accumulated
 from yarrow.container.task.task_environment import TaskAttempt, task_environment
 from yarrow.runtime.common import fault_points
 from yarrow.runtime.common.clock import Clock
-from yarrow.runtime.common.ids import JobVertexID, execution_attempt_id
+from yarrow.runtime.common.ids import JobVertexID, OperatorID, execution_attempt_id
 from yarrow.runtime.config.options import checkpointing, pipeline
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.data.elements import MAX_TIMESTAMP
@@ -136,6 +137,11 @@ class BatchTask:
     def environment(self) -> TaskEnvironment:
         """The environment of the task's operators: metrics and accumulators, also while it runs."""
         return self._environment
+
+    def take_shares(self, shares: Mapping[OperatorID, RateLimit]) -> None:
+        """Gives sources and sinks their shares of their rate limits; to be called in `on_step`."""
+        for operator_id, share in shares.items():
+            self._chain.take_share(operator_id, share)
 
     def note_code(self, note: Callable[[CompiledCode], None]) -> None:
         """Lets `note` get each generated function before its first call; to be called before `run`."""

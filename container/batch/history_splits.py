@@ -8,10 +8,10 @@ know who runs records.
 from __future__ import annotations
 
 import pickle
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, cast
 
+from yarrow.container.batch.batch_outputs import BatchOutputs
 from yarrow.container.batch.source_chunks import SourceChunks
 from yarrow.container.chain.operator_chain import OperatorChain
 from yarrow.container.operators.base import HistoryTime
@@ -39,7 +39,7 @@ class HistorySplits:
         until: int | None,
         make_chunks: Callable[[], SourceChunks],
         poll_rows: int,
-        woken: threading.Event,
+        outputs: BatchOutputs,
     ) -> None:
         """`until`: epoch ms of the first record of a split that is the stream's; None = all that there is."""
         self._chain = chain
@@ -47,7 +47,7 @@ class HistorySplits:
         self._until = until
         self._make_chunks = make_chunks
         self._poll_rows = poll_rows
-        self._woken = woken
+        self._outputs = outputs
         #: Splits that go on, and the records before their positions.
         self._positions: list[SourceSplit] = []
         self._carried: list[SourceRecords] = []
@@ -70,7 +70,7 @@ class HistorySplits:
             source.begin_alone(split)
         chunks, has_come_to_stream, is_over = self._make_chunks(), False, False
         while not is_over:
-            self._woken.clear()
+            self._outputs.woken.clear()
             try:
                 with self._chain.attributed(0):
                     found = source.poll(self._poll_rows)
@@ -81,7 +81,7 @@ class HistorySplits:
                 raise
             if isinstance(found, NothingAvailable):
                 yield
-                self._woken.wait(found.wait_seconds)
+                self._outputs.wait(found.wait_seconds)
                 continue
             for chunk in chunks.end() if found is None else chunks.put(found):
                 if has_come_to_stream:

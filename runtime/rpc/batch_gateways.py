@@ -23,6 +23,7 @@ from yarrow.runtime.rpc.messages import (
     CollectConfirmation,
     CollectRows,
     FailureCause,
+    RateLimitRequest,
     RegistrationRejection,
     RegistrationSuccess,
     SparkApplication,
@@ -159,6 +160,10 @@ class SparkDriverGateway(Protocol):
 
         Raises BatchRunError if that run does not execute.
         """
+        ...
+
+    async def change_rate_limits(self, job_id: JobID, run: int, request: RateLimitRequest) -> Acknowledge:
+        """Gives a run other rate limits. No effect for a run that does not execute."""
         ...
 
     async def cancel_batch(self, job_id: JobID, run: int) -> Acknowledge:

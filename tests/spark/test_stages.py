@@ -17,12 +17,14 @@ from typing import Any
 import psutil
 import pytest
 
+from tests.cluster.embedded.waiting import wait_until
 from tests.support.batch_runner import collecting_graph
 from tests.support.spark_driver import LIMIT, SECRET, DriverUnderTest, spark_driver
 from tests.unit.container.batch.test_sinks import Refusing
 from tests.unit.runtime.graph.programs import environment
 from yarrow.common import WatermarkStrategy
 from yarrow.common.accumulators import IntCounter
+from yarrow.common.values.rate_limit import RateLimit
 from yarrow.datastream import MapFunction, OutputTag, ProcessFunction, RuntimeContext
 from yarrow.datastream.connectors.number_seq import NumberSequenceSource
 from yarrow.runtime.data.key_groups import key_group_of
@@ -328,3 +330,18 @@ def _until(condition: Any) -> None:
             return
         waiting.wait(0.05)
     raise AssertionError("the test waited for nothing")
+
+
+def test_running_tasks_take_changed_rate_limits(driver: DriverUnderTest) -> None:
+    """Each attempt asks the driver for its share, in the beginning and then once a second."""
+    env = environment(2)
+    numbers = env.from_source(NumberSequenceSource(1, 1000), NO_WATERMARKS, "numbers").uid("numbers")
+    graph = collecting_graph(env, numbers.rate_limit(rows_per_second=0.001).map(lambda n: -n))
+    run, ended = driver.submit(graph)
+    stages = driver.master.outcomes[run].stages
+    wait_until(lambda: any(stage.tasks_running for stage in list(stages.values())))
+    assert not ended.done()
+    driver.change_rate_limits(graph, run, {graph.vertices[0].head.id: RateLimit(rows_per_second=1e6)})
+    outcome = ended.result(LIMIT)
+    assert outcome.failure is None
+    assert sorted(outcome.collected()) == list(range(-1000, 0))

@@ -10,11 +10,13 @@ from dataclasses import dataclass, field
 
 from yarrow.am.execution.errors import SparkDriverStartError
 from yarrow.am.resourcemanager.spark_drivers import NoSparkDrivers, OnDriverDelayed, OnDriverEnded
-from yarrow.runtime.common.ids import JobID, ResourceID
+from yarrow.common.values.rate_limit import RateLimit
+from yarrow.runtime.common.ids import JobID, OperatorID, ResourceID
 from yarrow.runtime.graph.job_graph import JobGraph, decode_job_graph
 from yarrow.runtime.graph.states import BatchRunner, ExecutionState
 from yarrow.runtime.rpc.batch_gateways import BatchJobMasterGateway
 from yarrow.runtime.rpc.endpoint import RpcEndpoint
+from yarrow.runtime.rpc.errors import RpcTimeoutError
 from yarrow.runtime.rpc.gateway_type import BATCH_JOB_MASTER, LOCAL_DRIVER, SPARK_DRIVER
 from yarrow.runtime.rpc.messages import (
     Acknowledge,
@@ -22,6 +24,7 @@ from yarrow.runtime.rpc.messages import (
     BatchStageProgress,
     BatchSubmission,
     BatchSubtaskProgress,
+    RateLimitRequest,
     RegistrationRejection,
     RegistrationSuccess,
     SparkApplication,
@@ -61,6 +64,8 @@ class FakeSparkDriver(RpcEndpoint):
         #: Attempts of stages that it was asked to begin.
         self.stage_submissions: list[StageSubmission] = []
         self.answers_heartbeats = True
+        #: Rate limits that it was told.
+        self.rate_limits: list[dict[OperatorID, RateLimit]] = []
         #: Its master has told it to end.
         self.is_released = False
         #: Runs that it was asked to cancel.
@@ -126,6 +131,12 @@ class FakeSparkDriver(RpcEndpoint):
 
     async def submit_stage(self, submission: StageSubmission) -> Acknowledge:
         self.stage_submissions.append(submission)
+        return Acknowledge()
+
+    async def change_rate_limits(self, job_id: JobID, run: int, request: RateLimitRequest) -> Acknowledge:
+        if not self.answers_heartbeats:
+            raise RpcTimeoutError("it hangs")
+        self.rate_limits.append(request.limits)
         return Acknowledge()
 
     async def cancel_batch(self, job_id: JobID, run: int) -> Acknowledge:

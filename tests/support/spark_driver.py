@@ -20,8 +20,9 @@ from typing import Any, TypeVar
 import psutil
 
 from tests.support.process_names import name_of
+from yarrow.common.values.rate_limit import RateLimit
 from yarrow.runtime.common.clock import SystemClock
-from yarrow.runtime.common.ids import JobID, JobMasterID, JobVertexID, ResourceID
+from yarrow.runtime.common.ids import JobID, JobMasterID, JobVertexID, OperatorID, ResourceID
 from yarrow.runtime.graph.job_graph import JobGraph, encode_job_graph
 from yarrow.runtime.rpc.batch_gateways import SparkDriverGateway
 from yarrow.runtime.rpc.bootstrap import PemIdentity, SparkDriverBootstrap, encode_bootstrap
@@ -40,6 +41,7 @@ from yarrow.runtime.rpc.messages import (
     CollectConfirmation,
     CollectRows,
     FailureCause,
+    RateLimitRequest,
     RegistrationRejection,
     RegistrationSuccess,
     SparkApplication,
@@ -351,6 +353,13 @@ class DriverUnderTest:
 
     async def _heartbeat(self) -> SparkDriverHeartbeat:
         return await self.master.driver.heartbeat_from_job_master()
+
+    def change_rate_limits(self, graph: JobGraph, run: int, limits: dict[OperatorID, RateLimit]) -> None:
+        """Gives a run other rate limits."""
+        self.call(self._change_rate_limits(graph, run, RateLimitRequest(limits=limits)))
+
+    async def _change_rate_limits(self, graph: JobGraph, run: int, request: RateLimitRequest) -> None:
+        await self.master.driver.change_rate_limits(graph.job_id, run, request)
 
     def cancel(self, graph: JobGraph, run: int) -> None:
         self.call(self._cancel(graph, run))

@@ -11,7 +11,8 @@ import contextlib
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Protocol
+from functools import cached_property
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
@@ -100,6 +101,9 @@ from yarrow.runtime.rpc.messages import (
     StageCommit,
     StageEnd,
 )
+
+if TYPE_CHECKING:
+    from yarrow.am.jobmaster.batch.batch_rate_limits import BatchRateLimits
 
 _log = logging.getLogger(__name__)
 #: Seconds in which a cancelled run has to end its tasks, and what its sinks have begun.
@@ -294,17 +298,20 @@ class BatchJobMaster(RpcEndpoint):
         )
 
     def rate_limits(self) -> RateLimitDetails:
-        """No limits: a bounded job takes none."""
-        return RateLimitDetails(job_id=self.graph.job.job_id, operators=())
+        """The rate limits of the job's sources and sinks."""
+        return self._rate_limits.details()
+
+    @cached_property
+    def _rate_limits(self) -> BatchRateLimits:
+        # Imported late: most jobs have no limits.
+        from yarrow.am.jobmaster.batch.batch_rate_limits import BatchRateLimits
+
+        return BatchRateLimits(self.graph, self._encoded, self._driver)
 
     async def change_rate_limits(self, limits: Mapping[OperatorID, RateLimit]) -> None:
-        """Raises RateLimitRefusedError: a bounded job takes no limits."""
-        from yarrow.am.jobmaster.rate_limits import RateLimitRefusedError
-
-        raise RateLimitRefusedError(
-            f"job {self.graph.job.job_id} runs in BATCH mode, which takes no rate limits: run it with"
-            " execution.runtime-mode STREAMING"
-        )
+        """Sets other limits. Raises RateLimitRefusedError."""
+        self.assert_main_thread()
+        await self._rate_limits.change(limits)
 
     async def event_time(self) -> EventTimeDetails:
         """No event time: in bounded input it ends with the input, and nobody holds it back."""

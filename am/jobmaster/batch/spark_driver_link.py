@@ -24,8 +24,9 @@ from yarrow.am.jobmaster.links.deployment import EncodedGraph
 from yarrow.am.jobmaster.links.named_timers import NamedTimers
 from yarrow.am.jobmaster.scheduling.settings import JobMasterSettings
 from yarrow.am.jobmaster.services import JobMasterServices
+from yarrow.common.values.rate_limit import RateLimit
 from yarrow.runtime.common.errors import YarrowError
-from yarrow.runtime.common.ids import JobMasterID, JobVertexID, ResourceID
+from yarrow.runtime.common.ids import JobMasterID, JobVertexID, OperatorID, ResourceID
 from yarrow.runtime.config.options.batch import SPARK_START_TIMEOUT
 from yarrow.runtime.config.options.resourcemanager import SLOT_REQUEST_TIMEOUT
 from yarrow.runtime.config.settings import Settings
@@ -42,6 +43,7 @@ from yarrow.runtime.rpc.leader import LeaderInformation
 from yarrow.runtime.rpc.messages import (
     BatchSubmission,
     FailureCause,
+    RateLimitRequest,
     RegistrationRejection,
     RegistrationSuccess,
     SparkApplication,
@@ -96,6 +98,10 @@ class SparkDriverLink:
         self._driver_address = ""
         #: Why the ResourceManager has not started the driver yet; "" = it has, or has said nothing.
         self._lacks = ""
+        #: Rate limits that were changed since the present driver was asked for, and those that it was told last.
+        self._rate_limits: dict[OperatorID, RateLimit] | None = None
+        self._told_rate_limits: dict[OperatorID, RateLimit] | None = None
+        self._telling = asyncio.Lock()
         #: The Spark application of the present driver; None until its session has started.
         self.application: SparkApplication | None = None
 
@@ -138,6 +144,8 @@ class SparkDriverLink:
         driver_id = ResourceID(f"{self._noun.replace(' ', '').lower()}-{self._services.ids.hex_id()[-12:]}")
         self._run, self._driver_id, self._gateway, self.application = run, driver_id, None, None
         self._driver_address = self._lacks = self.task_executor = ""
+        # The run begins with the limits of the present graph.
+        self._rate_limits = self._told_rate_limits = None
         # Whoever waits for the former run goes on, and finds that it is over.
         self._taken.set()
         self._taken = asyncio.Event()
@@ -229,7 +237,29 @@ class SparkDriverLink:
         except YarrowError as error:
             self._lose(run, failure_of(type(error), f"the {self._noun} did not take the job: {error}"))
         else:
-            self._taken.set()
+            if run == self._run:
+                self._taken.set()
+                await self._tell_rate_limits()
+
+    async def change_rate_limits(self, limits: dict[OperatorID, RateLimit]) -> None:
+        """Gives the present run these limits, as soon as its driver has the job and answers."""
+        self._rate_limits = limits
+        await self._tell_rate_limits()
+
+    async def _tell_rate_limits(self) -> None:
+        """Tells the driver the latest limits. A driver that does not answer hears of them behind a heartbeat."""
+        async with self._telling:
+            gateway, run, limits = self._gateway, self._run, self._rate_limits
+            if limits is self._told_rate_limits or gateway is None or not self._taken.is_set():
+                return
+            assert limits is not None, "limits were told because there are some"
+            try:
+                await gateway.change_rate_limits(self._job.job_id, run, RateLimitRequest(limits=limits))
+            except YarrowError as error:
+                _log.info("the %s was not told the rate limits, and will be: %s", self._noun, error)
+            else:
+                if run == self._run:
+                    self._told_rate_limits = limits
 
     async def submit_stage(self, submission: StageSubmission) -> None:
         """Gives a stage of a pipeline to the driver of its run, once that has taken the pipeline."""
@@ -317,6 +347,8 @@ class SparkDriverLink:
             _log.debug("SparkDriver %s does not answer: %s", driver_id, error)
         else:
             self._beats.heard(driver_id)
+            if driver_id == self._driver_id:
+                await self._tell_rate_limits()
 
 
 async def _tell_to_end(gateway: SparkDriverGateway) -> None:

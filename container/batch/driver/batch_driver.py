@@ -29,6 +29,7 @@ from yarrow.runtime.rpc.messages import (
     Acknowledge,
     BatchSubmission,
     FailureCause,
+    RateLimitRequest,
     RegistrationRejection,
     SparkApplication,
     SparkDriverHeartbeat,
@@ -179,6 +180,12 @@ class BatchDriver(RpcEndpoint):
                 f" {submission.job_id}"
             )
         running.submit_stage(submission)
+        return Acknowledge()
+
+    async def change_rate_limits(self, job_id: JobID, run: int, request: RateLimitRequest) -> Acknowledge:
+        running = self._run
+        if running is not None and (running.submission.job_id, running.submission.run) == (job_id, run):
+            running.change_rate_limits(request.limits)
         return Acknowledge()
 
     async def cancel_batch(self, job_id: JobID, run: int) -> Acknowledge:

@@ -6,10 +6,12 @@ Owner: the driver's loop. It stands apart so that a driver can say why Spark can
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Protocol
 
+from yarrow.common.values.rate_limit import RateLimit
+from yarrow.runtime.common.ids import OperatorID
 from yarrow.runtime.rpc.messages import BatchResult, BatchSubmission, FailureCause, StageSubmission
 
 
@@ -39,6 +41,10 @@ class DriverRun(Protocol):
 
     def submit_stage(self, submission: StageSubmission) -> None:
         """Begins an attempt of a stage. Raises BatchRunError if the job is no pipeline."""
+        ...
+
+    def change_rate_limits(self, limits: Mapping[OperatorID, RateLimit]) -> None:
+        """Takes other rate limits of sources and sinks."""
         ...
 
     def java_ended(self, cause: FailureCause) -> None:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import msgspec
 
+from yarrow.common.values.rate_limit import RateLimit
 from yarrow.container.batch.largest_key_group import LargestKeyGroup
+from yarrow.runtime.common.ids import OperatorID
 from yarrow.runtime.rpc.messages import FailureCause
 
 
@@ -70,6 +72,16 @@ class AttemptKeyGroups(FromTask, frozen=True, kw_only=True):
     largest: LargestKeyGroup
 
 
+class SharesWanted(FromTask, frozen=True, kw_only=True):
+    """The attempt has sources or sinks, and asks for its shares of their rate limits; TaskShares follows."""
+
+
+class TaskShares(ToTask, frozen=True, kw_only=True):
+    """The shares of an attempt, by operator."""
+
+    shares: dict[OperatorID, RateLimit]
+
+
 class AttemptFailed(FromTask, frozen=True, kw_only=True):
     """The attempt has failed, and so has the run; Spark hears of it after the driver."""
 
@@ -111,6 +123,7 @@ FromTaskMessage = (
     AttemptStarted
     | AttemptProgress
     | AttemptKeyGroups
+    | SharesWanted
     | AttemptFailed
     | AttemptEnded
     | ResultsStarted
@@ -120,4 +133,4 @@ FromTaskMessage = (
     | FileWanted
 )
 
-ToTaskMessage = SentJob | FilePart
+ToTaskMessage = SentJob | FilePart | TaskShares

@@ -19,6 +19,7 @@ from typing import Any, Final, NamedTuple, Protocol, cast
 
 import msgspec
 
+from yarrow.common.values.rate_limit import RateLimit
 from yarrow.container.batch.batch_task import BatchAttempt, BatchTask
 from yarrow.container.batch.chunk import FINISHED, Chunk, decode_task_result
 from yarrow.container.batch.commits import commit, remove_leftovers, sinks_of
@@ -48,6 +49,7 @@ from yarrow.container.batch.local.local_protocol import (
     SendResults,
     SplitsAssigned,
     TakeResult,
+    TakeShares,
     WorkDone,
     WorkFailed,
 )
@@ -63,7 +65,7 @@ from yarrow.container.worker.job_code import install_user_code
 from yarrow.container.worker.user_logs import use_client_levels
 from yarrow.runtime.common.clock import SystemClock
 from yarrow.runtime.common.errors import YarrowError
-from yarrow.runtime.common.ids import execution_attempt_id
+from yarrow.runtime.common.ids import OperatorID, execution_attempt_id
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.fs.hdfs_settings import HdfsSettings, use_hdfs_settings
 from yarrow.runtime.graph.batch.batch_plan import BatchPlan, BatchStage, decode_batch_plan
@@ -118,6 +120,8 @@ class BatchWorker:
         #: The work that was cancelled last, and the present one; counted from 1.
         self._cancelled = 0
         self._present = 0
+        #: The latest shares of rate limits for the present task, as the driver has sent them.
+        self._shares: dict[OperatorID, RateLimit] = {}
         self._clock = SystemClock()
         self._job: _Job | None = None
         self._results: RunResults | None = None
@@ -150,7 +154,11 @@ class BatchWorker:
                 self._cancel(message.number)
             elif isinstance(message, ResultTaken):
                 self._taken.put(None)
+            elif isinstance(message, TakeShares):
+                self._shares = message.shares
             else:
+                if isinstance(message, RunTask):
+                    self._shares = message.shares
                 self._wanted.put(message)
                 if isinstance(message, EndBatchWorker):
                     return
@@ -235,8 +243,17 @@ class BatchWorker:
             job.graph, job.plan, attempt, job.settings, self._clock, folder, self._tell_key_groups
         )
         inputs = counts.counted_in(_inputs(stage, wanted))
+        known: dict[OperatorID, RateLimit] | None = None
+
+        def on_step() -> None:
+            nonlocal known
+            self._check()
+            if (shares := self._shares) is not known:
+                known = shares
+                task.take_shares(shares)
+
         with self._noted(job, task, attempt), ExchangeWriter(Path(wanted.output), job.plan, stage) as output:
-            for chunk in task.run(inputs, on_step=self._check):
+            for chunk in task.run(inputs, on_step=on_step):
                 output.add(chunk)
                 counts.count_out(chunk)
         return AttemptEnded(records_in=counts.records_in, records_out=counts.records_out)

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import msgspec
 
+from yarrow.common.values.rate_limit import RateLimit
 from yarrow.container.batch.driver.task_messages import AttemptEnded, AttemptKeyGroups, AttemptProgress
 from yarrow.container.protocol.worker_protocol import LogLines, OutputLines, UserLogRecord
-from yarrow.runtime.common.ids import JobVertexID
+from yarrow.runtime.common.ids import JobVertexID, OperatorID
 from yarrow.runtime.rpc.messages import (
     BatchCommittables,
     BatchOutput,
@@ -46,6 +47,14 @@ class RunTask(ToBatchWorker, frozen=True, kw_only=True):
     inputs: tuple[str, ...] = ()
     #: The file for what it puts out.
     output: str
+    #: Its shares of the rate limits of its sources and sinks.
+    shares: dict[OperatorID, RateLimit] = msgspec.field(default_factory=dict)
+
+
+class TakeShares(ToBatchWorker, frozen=True, kw_only=True):
+    """Other shares of rate limits for the present task."""
+
+    shares: dict[OperatorID, RateLimit]
 
 
 class FinishedOutput(msgspec.Struct, frozen=True, array_like=True):
@@ -125,6 +134,7 @@ class WorkFailed(FromBatchWorker, frozen=True, kw_only=True):
 MessageToBatchWorker = (
     AssignSplits
     | RunTask
+    | TakeShares
     | SendResults
     | CommitResults
     | RemoveLeftovers

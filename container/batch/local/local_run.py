@@ -17,7 +17,9 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from yarrow.common.values.rate_limit import RateLimit
 from yarrow.container.batch.driver.driver_run import RunEnd
+from yarrow.container.batch.driver.running_rates import RunningRates
 from yarrow.container.batch.driver.shared_job import SharedJob
 from yarrow.container.batch.driver.stage_progress import StageProgress
 from yarrow.container.batch.driver.task_messages import (
@@ -52,7 +54,7 @@ from yarrow.container.supervisor.output_files import OutputFiles
 from yarrow.container.supervisor.slot_table import SubtaskName
 from yarrow.runtime.common.clock import Clock
 from yarrow.runtime.common.errors import FencingTokenError, YarrowError
-from yarrow.runtime.common.ids import JobVertexID, execution_attempt_id
+from yarrow.runtime.common.ids import JobVertexID, OperatorID, execution_attempt_id
 from yarrow.runtime.config.options import execution
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.graph.batch.batch_plan import BatchPlan, encode_batch_plan
@@ -112,6 +114,8 @@ class LocalRun:
         self._workers = LocalWorkers(services.launcher, services.files, place)
         #: Workers without a task, while stages run.
         self._free: list[LocalWorker] = []
+        #: The running tasks, by their workers.
+        self._rates: RunningRates[LocalWorker] = RunningRates()
         self._work: asyncio.Task[None] | None = None
         self._cancelled = False
         self._failure: FailureCause | None = None
@@ -150,6 +154,12 @@ class LocalRun:
         """Raises BatchRunError: pipelines run on Spark."""
         raise BatchRunError(f"job {submission.job_id} is no pipeline")
 
+    def change_rate_limits(self, limits: Mapping[OperatorID, RateLimit]) -> None:
+        """Takes other rate limits; running tasks hear of their shares at once."""
+        self._rates.change(limits)
+        for vertex_id in self._rates.limited_vertices():
+            self._tell_shares(vertex_id)
+
     def java_ended(self, cause: FailureCause) -> None:
         """Has no effect: the run needs no Java."""
 
@@ -178,6 +188,7 @@ class LocalRun:
             settings = Settings(services.configuration, "the job").overlay(graph.configuration, "the job")
             self._plan = plan_of(graph, combine=settings.get(execution.BATCH_COMBINE))
             self._progress = StageProgress(self._plan)
+            self._rates.plan(graph)
             shared = SharedJob(
                 run=submission.run,
                 job_graph=encoded,
@@ -326,6 +337,8 @@ class LocalRun:
         """Runs a task in that worker; None = in a new one."""
         stage = self._plan.stages[task.stage]
         worker = worker or await self._workers.start()
+        self._rates.started(stage.vertex_id, worker)
+        self._tell_shares(stage.vertex_id, but=worker)
         own = splits.get(stage.vertex_id)
         work = RunTask(
             stage=task.stage,
@@ -333,6 +346,7 @@ class LocalRun:
             splits=tuple(own[task.subtask]) if own else (),
             inputs=tuple(str(self._output(each)) for each in inputs),
             output=str(self._output(task)),
+            shares=self._rates.shares_of(stage.vertex_id),
         )
         started = AttemptStarted(
             run=self.submission.run, stage=task.stage, subtask=task.subtask, attempt=0, pid=worker.pid
@@ -347,8 +361,18 @@ class LocalRun:
         except WorkFailedError:
             self._progress.failed(started)
             raise
+        finally:
+            self._rates.ended(stage.vertex_id, worker)
+            self._tell_shares(stage.vertex_id)
         self._progress.progressed(started, _only(answer, AttemptEnded), self._now())
         self._free.append(worker)
+
+    def _tell_shares(self, vertex_id: JobVertexID, but: LocalWorker | None = None) -> None:
+        """Tells the running tasks of a vertex their shares of its rate limits."""
+        if shares := self._rates.shares_of(vertex_id):
+            for worker in self._rates.running(vertex_id):
+                if worker is not but:
+                    worker.send_shares(shares)
 
     def _went_on(self, started: AttemptStarted, progress: AttemptProgress | AttemptKeyGroups) -> None:
         if isinstance(progress, AttemptKeyGroups):

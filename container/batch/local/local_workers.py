@@ -17,6 +17,7 @@ from typing import Final
 
 import msgspec
 
+from yarrow.common.values.rate_limit import RateLimit
 from yarrow.container.batch.driver.task_messages import AttemptKeyGroups, AttemptProgress
 from yarrow.container.batch.local.local_protocol import (
     Answer,
@@ -25,6 +26,7 @@ from yarrow.container.batch.local.local_protocol import (
     MessageFromBatchWorker,
     ResultTaken,
     TakeResult,
+    TakeShares,
     ToBatchWorker,
     WorkFailed,
 )
@@ -37,7 +39,7 @@ from yarrow.container.supervisor.output_files import OutputFiles, read_tail
 from yarrow.container.supervisor.slot_table import SubtaskName
 from yarrow.container.worker.current_call import read_chain_call, read_current_call
 from yarrow.runtime.common.errors import YarrowError
-from yarrow.runtime.common.ids import ExecutionAttemptID, WorkerID
+from yarrow.runtime.common.ids import ExecutionAttemptID, OperatorID, WorkerID
 from yarrow.runtime.rpc.messages import FailureCause
 
 _log = logging.getLogger(__name__)
@@ -156,6 +158,11 @@ class LocalWorker:
         if isinstance(found, WorkFailed):
             raise WorkFailedError(found.cause, is_lost=not self.is_alive)
         return found
+
+    def send_shares(self, shares: dict[OperatorID, RateLimit]) -> None:
+        """Gives the present task other shares of rate limits; a worker that has died hears nothing."""
+        if self.is_alive:
+            self._channel.send(TakeShares(shares=shares))
 
     async def settle(self, seconds: float) -> None:
         """Ends what the worker does, by force after so many seconds; returns when it does nothing any more."""

@@ -18,9 +18,11 @@ from typing import Any, Final
 import msgspec
 from pyspark.errors import PySparkException
 
+from yarrow.common.values.rate_limit import RateLimit
 from yarrow.container.batch.commits import commit, remove_leftovers, sinks_of
 from yarrow.container.batch.driver.driver_run import RunEnd
 from yarrow.container.batch.driver.run_results import ResultsReading, RunResults, joined
+from yarrow.container.batch.driver.running_rates import RunningRates
 from yarrow.container.batch.driver.shared_job import SharedJob
 from yarrow.container.batch.driver.stage_progress import StageProgress
 from yarrow.container.batch.driver.task_messages import (
@@ -61,7 +63,7 @@ from yarrow.container.worker.fault_plans import install_fault_plan
 from yarrow.container.worker.job_code import install_user_code
 from yarrow.runtime.common.clock import Clock
 from yarrow.runtime.common.errors import FencingTokenError, YarrowError
-from yarrow.runtime.common.ids import JobVertexID
+from yarrow.runtime.common.ids import JobVertexID, OperatorID
 from yarrow.runtime.config.options import batch, execution
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.graph.batch.batch_iterations import BatchIteration
@@ -151,6 +153,8 @@ class BatchRun:
         #: The savepoint that the run leaves, and the states of the enumerators in it; None = the job keeps no state.
         self._savepoint: HistorySavepoint | None = None
         self._enumerators: dict[JobVertexID, bytes] = {}
+        #: The running attempts of each stage share its rate limits.
+        self._rates: RunningRates[AttemptStarted] = RunningRates()
         self._settings = Settings(services.configuration, "the job")
         #: Results may still have to be committed, by this run or a later one.
         self._commit_is_open = False
@@ -196,6 +200,11 @@ class BatchRun:
         """Raises BatchRunError: a plan has no stages that begin by themselves."""
         raise BatchRunError(f"job {submission.job_id} is no pipeline")
 
+    def change_rate_limits(self, limits: Mapping[OperatorID, RateLimit]) -> None:
+        """Takes other rate limits; tasks ask for their shares once a second."""
+        with self._lock:
+            self._rates.change(limits)
+
     def java_ended(self, cause: FailureCause) -> None:
         """Ends the run, because Spark is gone."""
         self._is_cut_off = True
@@ -229,6 +238,8 @@ class BatchRun:
         splits = await asyncio.to_thread(self._assign, paths)
         await asyncio.to_thread(self._check_scans, splits)
         self._progress = StageProgress(self._plan)
+        with self._lock:
+            self._rates.plan(graph)
         self._results = RunResults(
             submission.run, graph, self._plan, services.master, self._wait_for, services.part_bytes
         )
@@ -542,11 +553,20 @@ class BatchRun:
     def attempt_started(self, started: AttemptStarted) -> None:
         with self._lock:
             self._progress.started(started, self._services.clock.epoch_ms())
+            self._rates.started(self._vertex_of(started), started)
+
+    def _vertex_of(self, started: AttemptStarted) -> JobVertexID:
+        return self._plan.stages[started.stage].vertex_id
+
+    def shares_of(self, started: AttemptStarted) -> dict[OperatorID, RateLimit]:
+        with self._lock:
+            return self._rates.shares_of(self._vertex_of(started))
 
     def attempt_progressed(self, started: AttemptStarted, progress: AttemptProgress | AttemptEnded) -> None:
         with self._lock:
             self._progress.progressed(started, progress, self._services.clock.epoch_ms())
             if isinstance(progress, AttemptEnded):
+                self._rates.ended(self._vertex_of(started), started)
                 # Another attempt of a lost task, which does not count any more.
                 self._lost.pop((started.stage, started.subtask), None)
 
@@ -569,6 +589,7 @@ class BatchRun:
         )
         with self._lock:
             self._progress.failed(started)
+            self._rates.ended(stage.vertex_id, started)
             # Spark ends the slower one of two attempts.
             if not self._progress.has_ended(started):
                 self._lost.setdefault((started.stage, started.subtask), text)

@@ -20,6 +20,7 @@ from typing import Any, Final
 
 import msgspec
 
+from yarrow.common.values.rate_limit import RateLimit
 from yarrow.container.batch.driver.driver_run import RunEnd
 from yarrow.container.batch.spark.batch_run import RunServices
 from yarrow.container.batch.spark.pipeline.output_folders import OutputLostError
@@ -35,7 +36,7 @@ from yarrow.container.protocol.failure import failure_cause
 from yarrow.container.supervisor.job_files import JobFiles
 from yarrow.container.worker.job_code import install_user_code
 from yarrow.runtime.common.errors import FencingTokenError, InvalidProgramError, YarrowError
-from yarrow.runtime.common.ids import JobVertexID
+from yarrow.runtime.common.ids import JobVertexID, OperatorID
 from yarrow.runtime.common.paths import join, scheme_of
 from yarrow.runtime.config.options import batch, high_availability, taskmanager
 from yarrow.runtime.config.settings import Settings
@@ -112,6 +113,9 @@ class PipelineRun:
         if key not in self._stages and not self._ending.is_set():
             name = f"stage {submission.vertex_id}"
             self._stages[key] = self._loop.create_task(self._run_stage(submission), name=name)
+
+    def change_rate_limits(self, limits: Mapping[OperatorID, RateLimit]) -> None:
+        """Has no effect: stages of a pipeline have no sources and sinks."""
 
     def cancel(self) -> None:
         """Begins to end the run."""

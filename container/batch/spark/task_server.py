@@ -17,6 +17,7 @@ from typing import Protocol
 
 import msgspec
 
+from yarrow.common.values.rate_limit import RateLimit
 from yarrow.container.batch.driver.shared_job import SOCKET, SharedJob
 from yarrow.container.batch.driver.task_messages import (
     AttemptEnded,
@@ -32,6 +33,8 @@ from yarrow.container.batch.driver.task_messages import (
     ResultsEnded,
     ResultsStarted,
     SentJob,
+    SharesWanted,
+    TaskShares,
 )
 from yarrow.container.batch.spark.tasks.driver_address import (
     DriverAddress,
@@ -43,6 +46,7 @@ from yarrow.container.network.unix_sockets import bind_unix
 from yarrow.container.protocol.errors import FrameError
 from yarrow.container.protocol.framing import FramedSocket
 from yarrow.runtime.common.clock import Clock
+from yarrow.runtime.common.ids import OperatorID
 from yarrow.runtime.rpc.roles import Role
 from yarrow.runtime.security.certificates import CertificateAuthority
 
@@ -77,6 +81,10 @@ class AttemptListener(Protocol):
     ) -> None: ...
 
     def key_groups_read(self, started: AttemptStarted, groups: AttemptKeyGroups) -> None: ...
+
+    def shares_of(self, started: AttemptStarted) -> dict[OperatorID, RateLimit]:
+        """The attempt's present shares of rate limits, by operator."""
+        ...
 
     def attempt_failed(self, started: AttemptStarted, failed: AttemptFailed) -> None: ...
 
@@ -274,6 +282,8 @@ class TaskServer:
                     self._listener.attempt_failed(started, message)
                 elif isinstance(message, AttemptKeyGroups):
                     self._listener.key_groups_read(started, message)
+                elif isinstance(message, SharesWanted):
+                    frames.send(TaskShares(shares=self._listener.shares_of(started)))
                 elif isinstance(message, AttemptProgress | AttemptEnded):
                     told = isinstance(message, AttemptEnded)
                     self._listener.attempt_progressed(started, message)

@@ -89,19 +89,7 @@ def check(graph: JobGraph) -> None:
             )
         _check_inputs(graph, vertex)
         _check_loops(vertex)
-        _check_rates(vertex)
     _check_iterations(graph)
-
-
-def _check_rates(vertex: JobVertex) -> None:
-    """Subtasks of a bounded job run one after the other, so that nobody shares a limit."""
-    for operator in vertex.operators:
-        if operator.spec.rate_limit.limits_something:
-            raise BatchRefusedError(
-                operator.name,
-                "it has a rate limit, which subtasks share while they run together",
-                "leave rate_limit() out (--rows-per-second of a replay), or set the mode to STREAMING",
-            )
 
 
 def _check_loops(vertex: JobVertex) -> None:

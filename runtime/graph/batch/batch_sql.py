@@ -111,6 +111,8 @@ def _aggregation_behind(graph: JobGraph, vertex: JobVertex, scan: ColumnScan) ->
     """The built-in aggregates that alone read the files' rows, perhaps filtered ones, or why there are none."""
     if scan.file_format != "parquet":
         return f"{scan.file_format.upper()} files are parsed by the engine's own rules"
+    if vertex.head.spec.rate_limit.limits_something:
+        return f"'{vertex.head.name}' has a rate limit, which Spark SQL does not keep"
     conditions: list[AnyCondition] = []
     kept: set[str] | None = None
     for number, operator in enumerate(vertex.operators[1:]):

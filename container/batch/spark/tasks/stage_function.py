@@ -10,14 +10,16 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Final, NamedTuple
 
+import msgspec
 import pyarrow as pa
 from pyspark import TaskContext
 
+from yarrow.common.values.rate_limit import RateLimit
 from yarrow.container.batch.batch_task import BatchAttempt, BatchTask
 from yarrow.container.batch.chunk import FINISHED, Chunk, decode_task_result, numbers_column
 from yarrow.container.batch.driver.shared_job import SharedJob
@@ -31,6 +33,9 @@ from yarrow.container.batch.driver.task_messages import (
     ResultChunk,
     ResultsEnded,
     ResultsStarted,
+    SharesWanted,
+    TaskShares,
+    ToTaskMessage,
 )
 from yarrow.container.batch.full_disks import failure_of_task
 from yarrow.container.batch.iteration_rounds import Superstep
@@ -38,11 +43,12 @@ from yarrow.container.batch.largest_key_group import LargestKeyGroup
 from yarrow.container.batch.spark.tasks.driver_address import DriverAddress
 from yarrow.container.batch.spark.tasks.stage_rows import RowWriter, divide, first_partition
 from yarrow.container.batch.spark.tasks.waiting_results import WaitingResults
-from yarrow.container.protocol.framing import encode_frame
+from yarrow.container.protocol.framing import FramedSocket, encode_frame
 from yarrow.container.worker.cached_files import with_cached_files
 from yarrow.container.worker.fault_plans import install_fault_plan
 from yarrow.container.worker.job_code import install_user_code
 from yarrow.runtime.common.clock import SystemClock
+from yarrow.runtime.common.ids import OperatorID
 from yarrow.runtime.config.options import execution
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.fs.hdfs_settings import HdfsSettings, use_hdfs_settings
@@ -53,6 +59,9 @@ from yarrow.runtime.graph.job_graph import JobGraph, decode_job_graph
 _WAITING_BYTES: Final = 16 << 20
 #: Seconds between two reports of progress.
 _REPORT_SECONDS: Final = 1.0
+#: Seconds between two questions for shares of rate limits.
+_SHARE_SECONDS: Final = 1.0
+_ANSWERS: Final[msgspec.msgpack.Decoder[ToTaskMessage]] = msgspec.msgpack.Decoder(ToTaskMessage)
 
 
 class TaskFailedError(Exception):
@@ -95,6 +104,7 @@ class _Reports:
 
     def __init__(self, driver: DriverAddress) -> None:
         self._socket: socket.socket = driver.connect()
+        self._answers: FramedSocket[ToTaskMessage] = FramedSocket(self._socket, _ANSWERS)
         self._clock = SystemClock()
         self._due = self._clock.monotonic() + _REPORT_SECONDS
         self.records_in = 0
@@ -113,6 +123,14 @@ class _Reports:
     def key_groups(self, largest: LargestKeyGroup) -> None:
         """Tells of the largest key group."""
         self.send(AttemptKeyGroups(largest=largest))
+
+    def shares(self) -> dict[OperatorID, RateLimit]:
+        """The attempt's present shares of rate limits, as the driver tells them. Raises OSError and FrameError."""
+        self.send(SharesWanted())
+        answer = self._answers.receive()
+        if not isinstance(answer, TaskShares):
+            raise ConnectionError("the driver has ended the connection of a task")
+        return answer.shares
 
     def close(self) -> None:
         self._socket.close()
@@ -248,12 +266,32 @@ class _AttemptRows:
         task = BatchTask(
             job.graph, job.plan, self._attempt, job.settings, SystemClock(), folder, self._reports.key_groups
         )
-        made = task.run((), batches) if self._stage.sql is not None else task.run(self._chunks(batches))
+        on_step = self._asking(task)
+        if self._stage.sql is not None:
+            made = task.run((), batches, on_step)
+        else:
+            made = task.run(self._chunks(batches), on_step=on_step)
         with contextlib.closing(_generator(made)) as chunks:
             try:
                 yield from self._batches(chunks)
             finally:
                 self._passing.close()
+
+    def _asking(self, task: BatchTask) -> Callable[[], None]:
+        """Asks for shares of rate limits before the first row, and then once a second, if the task has any."""
+        vertex = self._job.graph.vertex(self._stage.vertex_id)
+        if not any(operator.spec.takes_rate_limit for operator in vertex.operators):
+            return lambda: None
+        clock, due = SystemClock(), 0.0
+
+        def on_step() -> None:
+            nonlocal due
+            now = clock.monotonic()
+            if now >= due:
+                due = now + _SHARE_SECONDS
+                task.take_shares(self._reports.shares())
+
+        return on_step
 
     def _chunks(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Chunk]:
         """The input of the task."""

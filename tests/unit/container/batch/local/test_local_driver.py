@@ -21,8 +21,9 @@ from tests.unit.container.supervisor.conftest import eventually
 from tests.unit.runtime.graph.programs import environment
 from tests.unit.runtime.rpc.loops import run
 from yarrow.common import Encoder
+from yarrow.common.values.rate_limit import RateLimit
 from yarrow.container.batch.local.local_drivers import LocalDriver, LocalDrivers
-from yarrow.container.batch.local.local_workers import LocalWorkers, WorkerPlace
+from yarrow.container.batch.local.local_workers import LocalWorker, LocalWorkers, WorkerPlace
 from yarrow.container.launch.in_process_workers import InProcessLauncher, WorkerThreadFactory
 from yarrow.container.launch.worker_launcher import RunningWorker
 from yarrow.container.supervisor.output_files import OutputFiles
@@ -33,11 +34,13 @@ from yarrow.runtime.common.ids import (
     AllocationID,
     JobID,
     JobMasterID,
+    OperatorID,
     ResourceID,
     ResourceManagerID,
     WorkerID,
 )
 from yarrow.runtime.graph.job_graph import JobGraph, encode_job_graph
+from yarrow.runtime.graph.operator_spec import CollectOperator
 from yarrow.runtime.graph.states import BatchRunner
 from yarrow.runtime.rpc.batch_gateways import BatchRunError
 from yarrow.runtime.rpc.bootstrap import PemIdentity, TaskExecutorBootstrap
@@ -46,6 +49,7 @@ from yarrow.runtime.rpc.in_process import InProcessNetwork, InProcessTransport
 from yarrow.runtime.rpc.messages import (
     BatchSubmission,
     CollectRows,
+    RateLimitRequest,
     ResourceProfile,
     SlotID,
     SlotRequest,
@@ -147,8 +151,6 @@ def collecting(function: Any = lambda x: x, *, count: int = 100) -> JobGraph:
     env = environment(2, {"execution.runtime-mode": "AUTOMATIC"})
     builder = env.graph_builder
     stream = env.from_sequence(1, count).map(function).key_by(lambda x: x % 5).reduce(lambda a, b: a + b)
-    from yarrow.runtime.graph.operator_spec import CollectOperator
-
     builder.sink(stream.transformation, "Collect", CollectOperator(collect_id="rows"), parallelism=1)
     return env.get_job_graph()
 
@@ -302,6 +304,54 @@ def test_a_commit_that_fails_is_not_final(tmp_path: Path) -> None:
 
 def failing_commit(*arguments: object) -> None:
     raise OSError("no answer")
+
+
+def test_running_tasks_take_changed_rate_limits_and_the_shares_of_those_that_have_ended(
+    tmp_path: Path,
+) -> None:
+    env = environment(2, {"execution.runtime-mode": "AUTOMATIC"})
+    numbers = env.from_sequence(1, 2000).uid("numbers").rate_limit(rows_per_second=0.001)
+    env.graph_builder.sink(
+        numbers.map(lambda x: x).transformation, "Collect", CollectOperator(collect_id="rows"), parallelism=1
+    )
+    graph = env.get_job_graph()
+    source = graph.vertices[0].head.id
+
+    async def body() -> None:
+        async with setting(tmp_path) as it:
+            ended = await it.submit(graph)
+            with pytest.MonkeyPatch.context() as patch:
+                sent: list[dict[OperatorID, RateLimit]] = []
+                send = LocalWorker.send_shares
+
+                def noted(worker: LocalWorker, shares: dict[OperatorID, RateLimit]) -> None:
+                    sent.append(shares)
+                    send(worker, shares)
+
+                patch.setattr(LocalWorker, "send_shares", noted)
+                stages = it.master.outcomes[0].stages
+                await eventually(
+                    lambda: any(stage.tasks_running == 2 for stage in stages.values()), "both run"
+                )
+                for limit in (RateLimit(rows_per_second=0.002), RateLimit(rows_per_second=4000.0)):
+                    request = RateLimitRequest(limits={source: limit})
+                    await it.master.driver.change_rate_limits(graph.job_id, 0, request)
+                    # Another run takes nothing.
+                    await it.master.driver.change_rate_limits(
+                        graph.job_id, 1, RateLimitRequest(limits={source: CRAWLING})
+                    )
+                outcome = await asyncio.wait_for(ended, 60)
+            assert outcome.failure is None
+            assert sorted(outcome.collected()) == list(range(1, 2001))
+            assert {source: RateLimit(rows_per_second=2000.0)} in sent, "both run"
+            # The last task of the two goes on with the whole limit.
+            assert sent[-1] == {source: RateLimit(rows_per_second=4000.0)}
+            assert {source: CRAWLING} not in sent
+
+    run(body())
+
+
+CRAWLING = RateLimit(rows_per_second=0.0001)
 
 
 def test_workers_of_two_jobs_have_different_ids(tmp_path: Path) -> None:
