@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -194,15 +193,12 @@ def test_letters_of_a_batch_program_are_replayed_in_batch(tmp_path: Path) -> Non
     (tmp_path / "letters").write_text("".join(f"{line}\n" for line in lines_in(tmp_path / "out" / "letters")))
 
     replay = ["letters", "job.py", "97", "again"]
-    for flags, words in (
-        (["-s", "gone"], "gone"),
-        (["--rows-per-second", "5"], "it has a rate limit.*--rows-per-second of a replay"),
-    ):
-        outcome = yarrow(tmp_path, "replay-dead-letters", *flags, *replay, program=_BATCH_JOB)
-        assert outcome.status == 1 and re.search(words, outcome.err), outcome.err
+    outcome = yarrow(tmp_path, "replay-dead-letters", "-s", "gone", *replay, program=_BATCH_JOB)
+    assert outcome.status == 1 and "gone" in outcome.err, outcome.err
     assert not (tmp_path / "again").exists()
 
-    outcome = yarrow(tmp_path, "replay-dead-letters", *replay, program=_BATCH_JOB)
+    slowed = ["--rows-per-second", "100"]
+    outcome = yarrow(tmp_path, "replay-dead-letters", *slowed, *replay, program=_BATCH_JOB)
     # A batch job gives one sum of a key, and that of the letters alone.
     assert outcome.status == 2, outcome.err
     assert lines_in(tmp_path / "again" / "sums") == [str(sum(refused) - 97)]

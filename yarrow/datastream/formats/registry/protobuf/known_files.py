@@ -1,4 +1,4 @@
-"""Files that Confluent's registry and serializers know: a schema may import them without a reference.
+"""Files that registries and Confluent's serializers know: a schema may import them without a reference.
 
 Owner: any thread; plain values. Numbers, names and types of fields are the public format of these files, and the
 descriptors in the package confluent-kafka tell them. The texts are Yarrow's own. Must not run a compiler.
@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Final
+
+from yarrow.datastream.formats.registry.protobuf.google_types import GOOGLE_TYPES
 
 #: Each kind of element takes its notes as an option of this number.
 _NOTES_OF: Final = ("File", "Message", "Field", "Enum", "EnumValue")
@@ -46,4 +48,5 @@ KNOWN_FILES: Final[Mapping[str, str]] = {
     ),
     # The former place of the decimal.
     "confluent/types/decimal.proto": 'syntax = "proto3";\nimport public "confluent/type/decimal.proto";\n',
+    **GOOGLE_TYPES,
 }

@@ -1,8 +1,12 @@
-"""Files that schemas import without a reference, compared with the descriptors that Confluent's client has of them."""
+"""Files that schemas import without a reference, compared with the descriptors that others have of them.
+
+Those of Confluent are in its client, and those of Google in the package googleapis-common-protos.
+"""
 
 from __future__ import annotations
 
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,10 +30,12 @@ message Priced {
 
 
 def theirs(name: str) -> Any:
-    """The descriptor of a file in confluent-kafka."""
+    """The descriptor of a file in confluent-kafka, or in Google's package."""
     module = name.removesuffix(".proto").replace("/", ".")
+    if name.startswith("confluent/"):
+        module = f"confluent_kafka.schema_registry.{module}"
     found = descriptor_pb2.FileDescriptorProto()
-    import_module(f"confluent_kafka.schema_registry.{module}_pb2").DESCRIPTOR.CopyToProto(found)
+    import_module(f"{module}_pb2").DESCRIPTOR.CopyToProto(found)
     return found
 
 
@@ -39,7 +45,7 @@ def ours(name: str) -> Any:
 
 
 @pytest.mark.parametrize("name", KNOWN_FILES)
-def test_known_files_are_those_of_confluents_client(name: str) -> None:
+def test_known_files_are_those_of_others(name: str) -> None:
     expected, found = theirs(name), ours(name)
     for file in (expected, found):
         # Neither says anything of messages.
@@ -58,6 +64,36 @@ def test_a_schema_imports_them_as_text_and_as_descriptor() -> None:
     assert needed_references(file) == []
     again = CompiledSchema.of(encoded_file(file)).message((0,)).message_class.FromString(content)
     assert (again.id, again.price.value, again.price.precision, again.price.scale) == (1, b"\x04\xd2", 4, 2)
+
+
+def test_every_file_of_google_is_known() -> None:
+    folder = Path(import_module("google.type.date_pb2").__file__ or "").parent
+    theirs = {f"google/type/{path.name}" for path in folder.glob("*.proto")}
+    assert theirs and theirs <= KNOWN_FILES.keys()
+
+
+def test_types_of_google_are_read_and_need_no_reference() -> None:
+    text = """
+        syntax = "proto3";
+        import "google/type/money.proto";
+        import "google/type/datetime.proto";
+        message Paid { google.type.Money price = 1; google.type.DateTime at = 2; }
+    """
+    compiled = CompiledSchema.of(text)
+    made = compiled.message((0,)).message_class
+    at = {"year": 2026, "month": 11, "time_zone": {"id": "Europe/Berlin"}}
+    paid = made(price={"currency_code": "EUR", "units": -3, "nanos": -750_000_000}, at=at)
+    file = file_of(compiled.message((0,)))
+    assert needed_references(file) == []
+    again = (
+        CompiledSchema.of(encoded_file(file)).message((0,)).message_class.FromString(paid.SerializeToString())
+    )
+    assert (again.price.units, again.price.nanos, again.at.time_zone.id) == (
+        -3,
+        -750_000_000,
+        "Europe/Berlin",
+    )
+    assert again.at.WhichOneof("time_offset") == "time_zone"
 
 
 def test_a_reference_takes_the_place_of_a_known_file() -> None:
