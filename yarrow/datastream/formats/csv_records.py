@@ -18,6 +18,7 @@ from yarrow.datastream.connectors.file_format import FileFormatError
 from yarrow.datastream.connectors.line_blocks import BlockErrors, BlockParser
 from yarrow.datastream.formats.csv_schema import CsvColumn, CsvSchema, field_reader, field_writer, takes_empty
 from yarrow.datastream.formats.row_fields import values_in_order
+from yarrow.datastream.formats.values import row_checked
 
 
 class CsvRowParser(BlockParser):
@@ -173,6 +174,7 @@ class CsvRowWriter:
             values = values_in_order(values, names)
             if len(values) != len(names):
                 raise ValueError(f"a Row of {len(names)} fields is expected")
+            values = row_checked(column.type_info)(values).values()
         parts = [self._null if value is None else write(value) for value in values]
         for part in parts:
             if separator and separator in part:

@@ -9,13 +9,14 @@ import csv
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
+from math import isfinite
 from typing import Any, Final
 
 from yarrow.common.type_information import require_type
 from yarrow.common.typeinfo import ListTypeInfo, ObjectArrayTypeInfo, RowTypeInfo, TypeInformation, Types
 from yarrow.common.types import Row, positional_row
 from yarrow.datastream.formats.data_types import decimal_fitter, type_information
-from yarrow.datastream.formats.values import text_reader
+from yarrow.datastream.formats.values import checked, not_finite_text, text_reader
 from yarrow.runtime.common.errors import UnsupportedFeatureError
 from yarrow.table.types import DataType, DecimalType
 
@@ -270,16 +271,21 @@ def field_writer(column: CsvColumn) -> Callable[[Any], str]:
 
     It raises ValueError for a misfit.
     """
-    if not isinstance(column.data_type, DecimalType):
+    if isinstance(column.data_type, DecimalType):
+        fit = decimal_fitter(column.data_type)
+        return lambda value: str(fit(Decimal(value)))
+    if isinstance(column.type_info, RowTypeInfo):
         return plain_text
-    fit = decimal_fitter(column.data_type)
-    return lambda value: str(fit(Decimal(value)))
+    check = checked(getattr(column.type_info, "element_type", column.type_info))
+    return lambda value: plain_text(check(value))
 
 
 def plain_text(value: Any) -> str:
     """A value as text: as `str` writes it, but for booleans and times."""
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, float) and not isfinite(value):
+        return not_finite_text(value)
     return value.isoformat() if hasattr(value, "isoformat") else str(value)
 
 

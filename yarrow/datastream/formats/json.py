@@ -39,8 +39,7 @@ from yarrow.datastream.formats.json_rows import (
     row_decoder,
     rows_decoder,
 )
-from yarrow.datastream.formats.row_fields import values_in_order
-from yarrow.datastream.formats.values import row_reader, to_json
+from yarrow.datastream.formats.values import Check, json_reader, row_checked, row_reader, to_json
 from yarrow.runtime.common.errors import InvalidProgramError, UnsupportedFeatureError
 
 __all__ = [
@@ -172,12 +171,18 @@ def encoded(element: Any) -> bytes:
         raise FileFormatError(f"no JSON form: {error}: {element!r}") from error
 
 
-def object_of(row: Row, names: tuple[str, ...]) -> dict[str, Any]:
-    """Return the fields of a Row as an object for `encoded`. Raises FileFormatError for a Row with other fields."""
-    values = values_in_order(row, names)
-    if len(values) != len(names):
-        raise FileFormatError(f"{row!r} has {len(values)} fields, the declared type {len(names)}")
-    return dict(zip(names, values, strict=True))
+def object_of(row: Row, check: Check) -> dict[str, Any]:
+    """Return the fields of a Row as an object for `encoded`; `check` is that of `row_checked`.
+
+    Raises FileFormatError, with the field, for a Row with other fields or a value of another type.
+    """
+    try:
+        found: dict[str, Any] = check(row)
+    except FileFormatError:
+        raise
+    except ValueError as error:
+        raise FileFormatError(f"the row does not fit its declared type: {error}: {row!r}") from error
+    return found
 
 
 class JsonRowSerializationSchema(SerializationSchema[Row]):
@@ -206,11 +211,16 @@ class JsonRowSerializationSchema(SerializationSchema[Row]):
         return JsonRowSerializationSchema.Builder()
 
     def __init__(self, type_info: RowTypeInfo) -> None:
-        self._names = tuple(type_info.get_field_names())
+        json_reader(type_info)  # refuses a type without a form in JSON
+        self._type_info = type_info
+        self._check = row_checked(type_info)
 
     def serialize(self, element: Row) -> bytes:
-        """The JSON object. Raises FileFormatError for a Row with other fields or a value without a form."""
-        return encoded(object_of(element, self._names))
+        """The JSON object. Raises FileFormatError for a Row with other fields or a value of another type."""
+        return encoded(object_of(element, self._check))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self._type_info,)
 
 
 class JsonRowDeserializationSchema(DeserializationSchema[Row | None]):

@@ -10,6 +10,8 @@ import re
 from collections.abc import Callable
 from datetime import date, datetime, time
 from decimal import Decimal, InvalidOperation
+from math import isfinite
+from numbers import Integral, Real
 from typing import Any
 
 import msgspec
@@ -25,6 +27,7 @@ from yarrow.common.typeinfo import (
     Types,
 )
 from yarrow.common.types import Row, positional_names, row_of
+from yarrow.datastream.formats.row_fields import values_in_order
 from yarrow.runtime.common.errors import InvalidProgramError
 
 _TRUE = {"true", "True", "TRUE", "1"}
@@ -38,6 +41,13 @@ _FROM_ISO: dict[str, Callable[[str], Any]] = {
 #: The length of the shortest time that has more digits than microseconds.
 _MICROSECONDS_LENGTH = len("00:00:00.000000")
 _BELOW_MICROSECONDS = re.compile(r"[.,]\d{6}\d*[1-9]")
+#: Texts that stand for numbers which JSON has no form for.
+_NOT_FINITE = ("NaN", "Infinity", "-Infinity")
+_TIMES: dict[str, type] = {"SQL_DATE": date, "SQL_TIME": time, "SQL_TIMESTAMP": datetime}
+
+_NUMBERS: dict[type, type] = {int: Integral, float: Real}
+#: Returns a value that fits, in the form that is written; raises ValueError for another one.
+Check = Callable[[Any], Any]
 #: Basic types whose values JSON has itself.
 _JSON_TAGS = {"STRING", "CHAR", "BOOLEAN", "BYTE", "SHORT", "INT", "LONG", "BIG_INT", "FLOAT", "DOUBLE"}
 
@@ -155,6 +165,11 @@ def _json_reader(type_info: TypeInformation, from_text: bool) -> Callable[[Any],
     if isinstance(type_info, RowTypeInfo):
         return row_reader(type_info, missing_is_error=False, from_text=from_text)
     if isinstance(type_info, MapTypeInfo):
+        if type_info.key_type_info.python_type is not str:
+            raise InvalidProgramError(
+                f"the type {type_info} has no form in JSON, whose objects have texts as keys: declare them as"
+                " Types.STRING()"
+            )
         item = json_reader(type_info.value_type_info, from_text)
         return lambda value: {key: item(part) for key, part in _of(dict, value, "an object").items()}
     if isinstance(type_info, TupleTypeInfo):
@@ -231,7 +246,7 @@ def _basic_reader(type_info: BasicTypeInfo, from_text: bool) -> Callable[[Any], 
                 one_character and len(value) != 1
             ):
                 return value
-        elif expected is float and (kind is int or kind is Decimal):
+        elif expected is float and (kind is int or kind is Decimal or value in _NOT_FINITE):
             return float(value)
         elif read_text is not None and (kind is str or (expected is bool and kind is int)):
             return read_text(str(value))
@@ -241,7 +256,10 @@ def _basic_reader(type_info: BasicTypeInfo, from_text: bool) -> Callable[[Any], 
 
 
 def to_json(value: Any) -> Any:
-    """A value as JSON's encoder takes it: Rows as objects or arrays, times in ISO form, bytes in base64."""
+    """A value as JSON's encoder takes it: Rows as objects or arrays, times in ISO form, bytes in base64.
+
+    Numbers that JSON has no form for are the texts that Flink writes for them.
+    """
     if isinstance(value, Row):
         names = value.get_field_names()
         parts = [to_json(part) for part in value]
@@ -256,4 +274,110 @@ def to_json(value: Any) -> Any:
         return base64.b64encode(value).decode()
     if isinstance(value, Decimal):
         return str(value)
+    if isinstance(value, float) and not isfinite(value):
+        return not_finite_text(value)
+    return value
+
+
+def not_finite_text(value: float) -> str:
+    """The text of NaN or an infinity, as Java writes and reads it."""
+    return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"
+
+
+def checked(type_info: TypeInformation) -> Check:
+    """Return a function that returns a value of the type, with None anywhere, and raises ValueError for another one.
+
+    Rows become dicts of their fields. Values of types that it does not know are returned as they are.
+    """
+    check = _check_of(type_info)
+    return lambda value: None if value is None else check(value)
+
+
+def row_checked(type_info: RowTypeInfo) -> Check:
+    """Return a function from a row to the dict of its fields, in the order of the type. See `values_in_order`."""
+    names = tuple(type_info.get_field_names())
+    checks = [checked(field) for field in type_info.get_field_types()]
+
+    def check(row: Any) -> dict[str, Any]:
+        values = values_in_order(row, names)
+        if len(values) != len(names):
+            raise ValueError(f"{row!r} has {len(values)} fields, the declared type {len(names)}")
+        found = {}
+        for name, check_field, value in zip(names, checks, values, strict=True):
+            try:
+                found[name] = check_field(value)
+            except ValueError as error:
+                raise ValueError(f"field {name!r}: {error}") from None
+        return found
+
+    return check
+
+
+def _check_of(type_info: TypeInformation) -> Check:
+    if isinstance(type_info, RowTypeInfo):
+        return row_checked(type_info)
+    if isinstance(type_info, BasicTypeInfo):
+        return _basic_check(type_info)
+    if isinstance(type_info, SqlTimeTypeInfo):
+        return _time_check(type_info)
+    if type_info.python_type is bytes:
+        return lambda value: _typed(value, bytes, type_info)
+    if isinstance(type_info, MapTypeInfo):
+        item = checked(type_info.value_type_info)
+        return lambda value: {key: item(part) for key, part in _typed(value, dict, type_info).items()}
+    if isinstance(type_info, TupleTypeInfo):
+        fields = [checked(field) for field in type_info.get_field_types()]
+        return lambda value: [
+            check(part) for check, part in zip(fields, _typed(value, (list, tuple), type_info), strict=True)
+        ]
+    element = getattr(type_info, "element_type", None)
+    if element is not None and type_info.python_type is list:
+        check_element = checked(element)
+        return lambda value: [check_element(part) for part in _typed(value, (list, tuple), type_info)]
+    return lambda value: value
+
+
+def _basic_check(type_info: BasicTypeInfo) -> Check:
+    """Looked up once, for it runs once a field."""
+    expected = type_info.python_type
+    number = _NUMBERS.get(expected)
+    # A whole number is a value of types with a fraction too.
+    kinds: tuple[type, ...] = (expected, int) if expected in (float, Decimal) else (expected,)
+    takes_booleans = expected is bool
+    low, high = type_info.value_range or (None, None)
+    one_character = type_info.tag == "CHAR"
+
+    def check(value: Any) -> Any:
+        if number is not None and not isinstance(value, kinds) and isinstance(value, number):
+            # Numbers of numpy, which are no numbers of Python.
+            value = expected(value)
+        if isinstance(value, kinds) and (takes_booleans or not isinstance(value, bool)):
+            if low is not None and high is not None and not low <= value <= high:
+                raise ValueError(f"{type_info} must lie between {low} and {high}, not {value!r}")
+            if not (one_character and len(value) != 1):
+                return value
+        raise ValueError(f"{type_info} is expected, not {value!r}")
+
+    return check
+
+
+def _time_check(type_info: SqlTimeTypeInfo) -> Check:
+    kind = _TIMES[type_info.tag]
+
+    def check(value: Any) -> Any:
+        # A datetime is a date of Python, too.
+        if not isinstance(value, kind) or (kind is date and isinstance(value, datetime)):
+            raise ValueError(f"{type_info} is expected, not {value!r}")
+        if kind is not date and value.utcoffset():
+            raise ValueError(
+                f"{type_info} has no time zone, and {value.isoformat()} has one that is not UTC: convert it to UTC"
+            )
+        return value
+
+    return check
+
+
+def _typed(value: Any, kind: type | tuple[type, ...], type_info: TypeInformation) -> Any:
+    if not isinstance(value, kind):
+        raise ValueError(f"{type_info} is expected, not {value!r}")
     return value

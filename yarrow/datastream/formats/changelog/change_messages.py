@@ -17,7 +17,7 @@ from yarrow.common.typeinfo import RowTypeInfo, TypeInformation
 from yarrow.common.types import Row, RowKind
 from yarrow.datastream.connectors.file_format import FileFormatError
 from yarrow.datastream.formats.json import encoded, object_of
-from yarrow.datastream.formats.values import json_decoder, row_reader
+from yarrow.datastream.formats.values import json_decoder, row_checked, row_reader
 from yarrow.runtime.common.errors import InvalidProgramError
 
 #: Bytes of a message that an error shows.
@@ -100,7 +100,7 @@ class ChangelogSerializationSchema(SerializationSchema[Row]):
     def __init__(self, type_info: RowTypeInfo) -> None:
         _require_rows(type(self).__name__, type_info)
         self._type_info = type_info
-        self._names = tuple(type_info.get_field_names())
+        self._check = row_checked(type_info)
 
     @abstractmethod
     def message(self, values: dict[str, Any], is_deletion: bool) -> dict[str, Any]:
@@ -111,7 +111,7 @@ class ChangelogSerializationSchema(SerializationSchema[Row]):
         if not isinstance(element, Row):
             raise FileFormatError(f"a Row with a RowKind is expected, not {element!r}")
         is_deletion = element.get_row_kind() in (RowKind.DELETE, RowKind.UPDATE_BEFORE)
-        return encoded(self.message(object_of(element, self._names), is_deletion))
+        return encoded(self.message(object_of(element, self._check), is_deletion))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self._type_info,)

@@ -1,0 +1,143 @@
+"""Values that JSON and CSV write: each fits its declared type, or is refused with the field; all are read again."""
+
+from __future__ import annotations
+
+import io
+import math
+import pickle
+from datetime import UTC, date, datetime, time, timedelta, timezone
+from decimal import Decimal
+from typing import Any
+
+import numpy
+import pytest
+
+from yarrow.common.typeinfo import TypeInformation, Types
+from yarrow.common.types import Row
+from yarrow.datastream.connectors.file_format import FileFormatError
+from yarrow.datastream.formats.changelog.debezium import DebeziumJsonSerializationSchema
+from yarrow.datastream.formats.csv_messages import CsvRowDeserializationSchema, CsvRowSerializationSchema
+from yarrow.datastream.formats.json import (
+    JsonColumnsDeserializationSchema,
+    JsonLinesEncoder,
+    JsonRowDeserializationSchema,
+    JsonRowSerializationSchema,
+)
+from yarrow.runtime.common.errors import InvalidProgramError
+
+EAST = timezone(timedelta(hours=2))
+INNER = Types.ROW_NAMED(["n"], [Types.LONG()])
+
+
+def row_type(kind: TypeInformation) -> Any:
+    return Types.ROW_NAMED(["field"], [kind])
+
+
+def json(kind: TypeInformation, value: Any) -> bytes:
+    schema = JsonRowSerializationSchema.builder().with_type_info(row_type(kind)).build()
+    return bytes(pickle.loads(pickle.dumps(schema)).serialize(Row(field=value)))
+
+
+def csv(kind: TypeInformation, value: Any) -> bytes:
+    return CsvRowSerializationSchema.Builder(row_type(kind)).build().serialize(Row(field=value))
+
+
+def changelog(kind: TypeInformation, value: Any) -> bytes:
+    return DebeziumJsonSerializationSchema(row_type(kind)).serialize(Row(field=value))
+
+
+MISFITS: list[tuple[TypeInformation, Any]] = [
+    (Types.STRING(), 5),
+    (Types.STRING(), b"x"),
+    (Types.CHAR(), "xy"),
+    (Types.LONG(), 1.5),
+    (Types.LONG(), True),
+    (Types.LONG(), "7"),
+    (Types.LONG(), 2**63),
+    (Types.INT(), -(2**31) - 1),
+    (Types.DOUBLE(), "1.5"),
+    (Types.DOUBLE(), False),
+    (Types.BOOLEAN(), 1),
+    (Types.BIG_DEC(), 1.1),
+    (Types.SQL_DATE(), datetime(2020, 1, 1, 5)),
+    (Types.SQL_TIMESTAMP(), date(2020, 1, 1)),
+    (Types.SQL_TIMESTAMP(), datetime(2020, 1, 1, tzinfo=EAST)),
+    (Types.SQL_TIME(), time(1, tzinfo=EAST)),
+    (Types.LIST(Types.LONG()), [1, "2"]),
+    (INNER, Row(n="x")),
+]
+
+
+@pytest.mark.parametrize("write", [json, csv, changelog])
+@pytest.mark.parametrize(("kind", "value"), MISFITS, ids=str)
+def test_a_value_of_another_type_is_refused_with_its_field(
+    write: Any, kind: TypeInformation, value: Any
+) -> None:
+    with pytest.raises(FileFormatError, match=r"(field|column) 'field'"):
+        write(kind, value)
+
+
+FITTING: list[tuple[TypeInformation, Any]] = [
+    (Types.DOUBLE(), math.inf),
+    (Types.DOUBLE(), -math.inf),
+    (Types.DOUBLE(), 5),
+    (Types.FLOAT(), 0.1),
+    (Types.BIG_DEC(), 5),
+    (Types.BIG_DEC(), Decimal("123456789012345678901234567890.0123456789012345678900")),
+    (Types.LONG(), numpy.int64(7)),
+    (Types.DOUBLE(), numpy.float32(0.5)),
+    (Types.SQL_TIMESTAMP(), datetime(2020, 1, 1, 1, 2, 3, 456789)),
+    (Types.SQL_TIME(), time(1, 2, 3, 4)),
+    (Types.LIST(Types.DOUBLE()), [1.5, None, math.inf]),
+    (INNER, Row(n=1)),
+]
+
+
+@pytest.mark.parametrize(("kind", "value"), FITTING, ids=str)
+def test_values_that_fit_are_read_again(kind: TypeInformation, value: Any) -> None:
+    (read,) = (
+        JsonRowDeserializationSchema.builder()
+        .type_info(row_type(kind))
+        .build()
+        .deserialize(json(kind, value))
+    )
+    assert read == value
+    (read,) = CsvRowDeserializationSchema.Builder(row_type(kind)).build().deserialize(csv(kind, value))
+    assert read == value
+
+
+def test_a_time_in_utc_is_written() -> None:
+    at = datetime(2020, 1, 1, 5, tzinfo=UTC)
+    assert json(Types.SQL_TIMESTAMP(), at) == b'{"field":"2020-01-01T05:00:00+00:00"}'
+
+
+@pytest.mark.parametrize(
+    ("number", "text"), [(math.nan, "NaN"), (math.inf, "Infinity"), (-math.inf, "-Infinity")], ids=str
+)
+def test_what_json_has_no_number_for_is_the_text_that_java_reads(number: float, text: str) -> None:
+    """The encoder of the library would write null, and the value would be lost."""
+    kind = Types.DOUBLE()
+    message = b'{"field":"%s"}' % text.encode()
+    assert json(kind, number) == message
+    assert csv(kind, number) == text.encode() + b"\n"
+    for schema in (
+        JsonRowDeserializationSchema.builder().type_info(row_type(kind)).build(),
+        JsonColumnsDeserializationSchema(row_type(kind)),
+    ):
+        (read,) = schema.deserialize(message)
+        assert str(read) == str(number)
+    (read,) = JsonColumnsDeserializationSchema(row_type(kind)).deserialize_batch([message]).to_pylist()
+    assert str(read["field"]) == str(number)
+
+    stream = io.BytesIO()
+    JsonLinesEncoder().encode({"field": [number]}, stream)
+    assert stream.getvalue() == b'{"field":["%s"]}\n' % text.encode()
+
+
+def test_a_map_in_json_has_texts_as_keys() -> None:
+    """Numbers would come back as texts."""
+    kind = row_type(Types.MAP(Types.LONG(), Types.STRING()))
+    with pytest.raises(InvalidProgramError, match="texts as keys"):
+        JsonRowDeserializationSchema.builder().type_info(kind).build()
+    with pytest.raises(InvalidProgramError, match="texts as keys"):
+        JsonRowSerializationSchema.builder().with_type_info(kind).build()
