@@ -17,7 +17,11 @@ from yarrow.datastream.connectors.kafka import (
     KafkaTopicSelector,
     ProducerRecord,
 )
-from yarrow.datastream.connectors.kafka.cluster.kafka_errors import KafkaConnectorError, KafkaDeliveryError
+from yarrow.datastream.connectors.kafka.cluster.kafka_errors import (
+    KafkaConnectorError,
+    KafkaDeliveryError,
+    KafkaRecordError,
+)
 
 pytestmark = pytest.mark.kafka
 
@@ -40,6 +44,11 @@ class First(KafkaTopicSelector[Any]):
         return str(data[0])
 
 
+class Itself(KafkaTopicSelector[Any]):
+    def apply(self, data: Any) -> Any:
+        return data[0]
+
+
 class WholeRecords(KafkaRecordSerializationSchema[Any]):
     def serialize(self, element: Any, timestamp: int | None) -> ProducerRecord | None:
         return None if element is None else ProducerRecord(*element)
@@ -54,6 +63,11 @@ def sink(
     builder = KafkaSink.builder().set_bootstrap_servers(kafka.bootstrap_servers)
     builder.set_record_serializer(serializer).set_delivery_guarantee(guarantee)
     return builder.set_properties(properties or {}).build()
+
+
+@pytest.fixture
+def topic_of_misfits(new_topic: NewTopic) -> str:
+    return new_topic()
 
 
 def test_records_have_topic_key_value_partition_headers_and_timestamp(
@@ -151,6 +165,49 @@ def test_a_partition_that_does_not_exist_is_named(kafka: KafkaCluster, new_topic
     with pytest.raises(KafkaDeliveryError, match=r"partition 7.*let the partitioner choose"):
         job.write([(target.topic, b"a", None, 7)])
         job.checkpoint()
+    job.kill()
+
+
+MISFITS: list[tuple[Any, str]] = [
+    (5, "the value of the record is int instead of bytes"),
+    ((b"v", ["key"]), "the key of the record is list instead of bytes"),
+    ((b"v", None, "0"), "its partition is '0' instead of a number"),
+    ((b"v", None, -7), "its partition is -7 instead of a number"),
+    ((b"v", None, None, "soon"), "its timestamp is 'soon' instead of milliseconds"),
+    ((b"v", None, None, None, {"a": b"b"}), "its headers are {'a': b'b'} instead of pairs"),
+    ((b"v", None, None, None, [("a", 5)]), "its headers are [('a', 5)] instead of pairs"),
+]
+
+
+@pytest.mark.parametrize(("parts", "expected"), MISFITS, ids=str)
+def test_a_row_that_is_no_record_is_named_with_the_part(
+    kafka: KafkaCluster, topic_of_misfits: str, parts: Any, expected: str
+) -> None:
+    job = TopicUnderTest(kafka, topic_of_misfits).job(sink=sink(kafka, WholeRecords()))
+    row = (topic_of_misfits, *(parts if isinstance(parts, tuple) else (parts,)))
+    with pytest.raises(KafkaRecordError) as refused:
+        job.write([(topic_of_misfits, b"fits"), row])
+    assert expected in str(refused.value) and repr(row)[:100] in str(refused.value)
+    job.kill()
+
+
+@pytest.mark.parametrize("topic", [None, 5], ids=str)
+def test_what_a_selector_returns_must_be_a_name(kafka: KafkaCluster, topic: Any) -> None:
+    schema = KafkaRecordSerializationSchema.builder().set_topic_selector(Itself())
+    serializer = schema.set_value_serialization_schema(Part(1)).build()
+    job = TopicUnderTest(kafka, "none").job(sink=sink(kafka, serializer))
+    with pytest.raises(
+        KafkaRecordError, match=r"cannot write .*the name of its topic is .* instead of a text"
+    ):
+        job.write([(topic, b"value")])
+    job.kill()
+
+
+def test_a_serializer_that_fails_names_the_row(kafka: KafkaCluster, topic_of_misfits: str) -> None:
+    job = TopicUnderTest(kafka, topic_of_misfits).job(sink=sink(kafka, WholeRecords()))
+    with pytest.raises(TypeError) as failed:
+        job.write([(1, 2, 3, 4, 5, 6, 7)])
+    assert "making the record of (1, 2, 3, 4, 5, 6, 7)" in failed.value.__notes__[0]
     job.kill()
 
 

@@ -8,6 +8,7 @@ library.
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Mapping
 from typing import Final
 
@@ -32,6 +33,9 @@ from yarrow.runtime.common.errors import InvalidProgramError
 #: The client fetches again so soon after its queue was full. Its own default is a second: a reader that empties the
 #: queue of small records faster than that would stand still for the rest of it.
 _FETCH_BACKOFF_MS: Final = "10"
+
+#: A broker that is asked first: a host or an address, perhaps with a protocol before it and a port behind it.
+_SERVER: Final = re.compile(r"(?:\w+://)?(?:[^\s:/\[\]]+|\[[0-9A-Fa-f:.%]+\])(?::[0-9]{1,5})?")
 
 
 def connection_settings(
@@ -63,6 +67,12 @@ def connection_settings(
         settings[known[key]] = value
     if not settings.get("bootstrap.servers", "").strip():
         raise InvalidProgramError(f"{owner}: set bootstrap.servers, for example 'broker-1:9092'")
+    for server in settings["bootstrap.servers"].split(","):
+        if not _SERVER.fullmatch(server.strip()):
+            raise InvalidProgramError(
+                f"{owner}: bootstrap.servers has {server.strip()!r}, and expected is host:port, for example"
+                " 'broker-1:9092,broker-2:9092'"
+            )
     complete_security(owner, properties, settings)
     return settings
 

@@ -40,7 +40,7 @@ class KafkaOffsetOutOfRangeError(KafkaConnectorError):
 
 
 class KafkaRecordError(KafkaConnectorError):
-    """A record cannot be deserialized; the message has its topic, partition and offset."""
+    """A record cannot be deserialized, or a row is no record; the message has its place, or the row."""
 
 
 class KafkaDeliveryError(KafkaConnectorError):

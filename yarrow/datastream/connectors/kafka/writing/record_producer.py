@@ -20,11 +20,16 @@ from yarrow.datastream.connectors.kafka.cluster.client import (
     Producer,
     make_producer,
 )
-from yarrow.datastream.connectors.kafka.cluster.kafka_errors import KafkaDeliveryError, KafkaTransactionError
+from yarrow.datastream.connectors.kafka.cluster.kafka_errors import (
+    KafkaDeliveryError,
+    KafkaRecordError,
+    KafkaTransactionError,
+)
 from yarrow.datastream.connectors.kafka.writing.delivery_failures import FailedRecord, failure_text
 from yarrow.datastream.connectors.kafka.writing.producer_metrics import ProducerMetrics
-from yarrow.datastream.connectors.kafka.writing.record_serialization import Encode, RecordFields
+from yarrow.datastream.connectors.kafka.writing.record_serialization import Encode, RecordFields, misfit
 from yarrow.datastream.connectors.kafka.writing.sink_settings import KafkaSinkSettings
+from yarrow.runtime.common.errors import YarrowError
 from yarrow.runtime.common.retry_pauses import RetryPauses
 
 #: Seconds of the first pause between two looks for a topic.
@@ -115,30 +120,47 @@ class RecordProducer:
             time.sleep(pause)
 
     def write(self, rows: Sequence[Any], timestamps: Sequence[int | None] | None, encode: Encode) -> None:
-        """Hand rows to the client, which sends them by itself. Raises KafkaDeliveryError."""
+        """Hand rows to the client, which sends them by itself.
+
+        Raises KafkaDeliveryError, and KafkaRecordError for a row whose serializer returns what is no record.
+        """
         producer = self._producer
         assert producer is not None
         produce, topics = producer.produce, self._topics
         records = size = 0
-        # One loop without calls of our own: it runs for each row.
-        for row, at in zip(rows, timestamps or repeat(None), strict=False):
-            fields = encode(row, at)
-            if fields is None:
-                continue
-            topic, value, key, partition, timestamp, headers = fields
-            if topic not in topics:
-                self._require_topic(producer, fields)
-            place = -1 if partition is None else partition
-            # 0 asks the client for the present time.
-            time = timestamp or 0
-            if time < 0 or timestamp == 0:
-                raise _too_early(fields)
-            try:
-                produce(topic, value, key, place, None, None, time, list(headers) if headers else None)
-            except (BufferError, KafkaException):
-                self._produce_slowly(producer, fields)
-            records += 1
-            size += (0 if value is None else len(value)) + (0 if key is None else len(key))
+        row: Any = None
+        fields: RecordFields | None = None
+        try:
+            # One loop without calls of our own: it runs for each row.
+            for row, at in zip(rows, timestamps or repeat(None), strict=False):
+                fields = None
+                fields = encode(row, at)
+                if fields is None:
+                    continue
+                topic, value, key, partition, timestamp, headers = fields
+                if topic not in topics:
+                    self._require_topic(producer, fields)
+                if partition is None:
+                    place = -1
+                elif (place := partition) < 0:
+                    raise ValueError("a partition is a number from 0 on")
+                # 0 asks the client for the present time.
+                time = timestamp or 0
+                if time < 0 or timestamp == 0:
+                    raise _too_early(fields)
+                try:
+                    produce(topic, value, key, place, None, None, time, list(headers) if headers else None)
+                except (BufferError, KafkaException):
+                    self._produce_slowly(producer, fields)
+                records += 1
+                size += (0 if value is None else len(value)) + (0 if key is None else len(key))
+        except YarrowError:
+            raise
+        except Exception as error:
+            if fields is not None and (told := _misfit(row, fields)) is not None:
+                raise told from error
+            error.add_note(f"KafkaSink was making the record of {row!r:.200}")
+            raise
         self.records += records
         self._metrics.records += records
         self.bytes_sent += size
@@ -244,6 +266,12 @@ class RecordProducer:
     def _error(self, record: FailedRecord, code: str, text: str) -> KafkaDeliveryError:
         hidden = self._settings.properties.with_secrets_hidden(text)
         return KafkaDeliveryError(failure_text(record, code, hidden, self._configuration))
+
+
+def _misfit(row: Any, fields: object) -> KafkaRecordError | None:
+    """The error of a row whose serializer returns what is no record; None = it is one."""
+    why = misfit(fields)
+    return None if why is None else KafkaRecordError(f"KafkaSink cannot write {row!r:.200}: {why}")
 
 
 def _too_early(fields: RecordFields) -> KafkaDeliveryError:

@@ -36,6 +36,34 @@ class ProducerRecord(NamedTuple):
 #: The fields of a ProducerRecord, as the writer takes them: a plain tuple costs less than a named one.
 RecordFields = tuple[str, bytes | None, bytes | None, int | None, int | None, Headers]
 Encode = Callable[[Any, int | None], RecordFields | None]
+
+
+def misfit(fields: object) -> str | None:
+    """Return why these are no fields of a record, as the end of a sentence; None = they are."""
+    if not isinstance(fields, tuple) or len(fields) != len(ProducerRecord._fields):
+        return f"a ProducerRecord or None is expected of its serializer, not {fields!r:.100}"
+    topic, value, key, partition, timestamp, headers = fields
+    if not isinstance(topic, str) or not topic:
+        return f"the name of its topic is {topic!r} instead of a text"
+    for name, part in (("value", value), ("key", key)):
+        if part is not None and not isinstance(part, bytes | str):
+            return f"the {name} of the record is {type(part).__name__} instead of bytes"
+    if partition is not None and (not isinstance(partition, int) or partition < 0):
+        return f"its partition is {partition!r} instead of a number from 0 on, or None"
+    if timestamp is not None and not isinstance(timestamp, int):
+        return f"its timestamp is {timestamp!r} instead of milliseconds"
+    if isinstance(headers, str | bytes | dict) or not all(map(_is_header, headers)):
+        return f"its headers are {headers!r:.100} instead of pairs of a text and bytes, or None"
+    return None
+
+
+def _is_header(pair: object) -> bool:
+    if not isinstance(pair, tuple | list) or len(pair) != 2:
+        return False
+    name, content = pair
+    return isinstance(name, str) and (content is None or isinstance(content, bytes | str))
+
+
 Write = Callable[[Any], bytes | None]
 
 

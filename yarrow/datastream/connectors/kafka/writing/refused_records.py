@@ -18,6 +18,7 @@ from yarrow.datastream.connectors.kafka.writing.record_serialization import (
     KafkaRecordSerializationSchema,
     ProducerRecord,
     RecordFields,
+    misfit,
 )
 from yarrow.datastream.connectors.kafka.writing.sink_settings import KafkaSinkSettings
 
@@ -73,10 +74,9 @@ class RefusingWriter(SinkWriter[Any]):
 
     def _check(self, fields: RecordFields) -> None:
         """Raise KafkaRecordError for a record that the client would refuse, whatever brokers say."""
+        if (why := misfit(fields)) is not None:
+            raise KafkaRecordError(why)
         topic, value, key, _, timestamp, headers = fields
-        for name, part in (("value", value), ("key", key)):
-            if part is not None and not isinstance(part, bytes | str):
-                raise KafkaRecordError(f"the {name} of the record is {type(part).__name__} instead of bytes")
         if timestamp is not None and timestamp <= 0:
             raise KafkaRecordError(
                 f"the timestamp of the record is {timestamp} ms, and Kafka's client takes times above 0 alone"

@@ -97,10 +97,22 @@ def test_host_names_of_certificates_may_be_left_unchecked() -> None:
     assert found["ssl.endpoint.identification.algorithm"] == "none"
 
 
+def test_servers_may_be_addresses_and_have_the_usual_port() -> None:
+    servers = "broker, 127.0.0.1:9092,[::1]:9092,SSL://broker-2.shop:19092"
+    assert consumer_settings("KafkaSource", {"bootstrap.servers": servers})["bootstrap.servers"] == servers
+
+
 @pytest.mark.parametrize(
     ("properties", "expected"),
     [
         ({"bootstrap.servers": " "}, "set bootstrap.servers"),
+        (
+            {"bootstrap.servers": "broker:port"},
+            "bootstrap.servers has 'broker:port', and expected is host:port",
+        ),
+        ({"bootstrap.servers": "one:9092,two:"}, "bootstrap.servers has 'two:'"),
+        ({"bootstrap.servers": "one:9092 two:9092"}, "bootstrap.servers has 'one:9092 two:9092'"),
+        ({"bootstrap.servers": "one:9092,"}, "bootstrap.servers has ''"),
         ({"fetch.min.byte": "1"}, "fetch.min.byte is not known; did you mean fetch.min.bytes"),
         ({"nonsense": "1"}, "property nonsense is not known"),
         ({"isolation.level": "all"}, "isolation.level must be read_committed or read_uncommitted, not 'all'"),
