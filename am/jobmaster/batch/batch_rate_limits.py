@@ -60,7 +60,7 @@ class BatchRateLimits:
         for vertex, operator in limited_operators(self._graph.job):
             if operator.id in limits and vertex.id in in_sql:
                 raise RateLimitRefusedError(
-                    f"Spark SQL reads the files of {operator.name!r} in this job, and keeps no rate limit: give the"
+                    f"Spark SQL reads the files of {operator.name!r} in this job, and keeps no rate limit. Give the"
                     f" source a rate_limit() in the program, or set {batch.SPARK_SQL.key} to false"
                 )
         await self._encoded.prepare(following)

@@ -43,9 +43,9 @@ _MICROSECONDS_LENGTH = len("00:00:00.000000")
 _BELOW_MICROSECONDS = re.compile(r"[.,]\d{6}\d*[1-9]")
 #: Texts that stand for numbers which JSON has no form for.
 _NOT_FINITE = ("NaN", "Infinity", "-Infinity")
-_TIMES: dict[str, type] = {"SQL_DATE": date, "SQL_TIME": time, "SQL_TIMESTAMP": datetime}
-
-_NUMBERS: dict[type, type] = {int: Integral, float: Real}
+_TIMES: dict[str, Any] = {"SQL_DATE": date, "SQL_TIME": time, "SQL_TIMESTAMP": datetime}
+#: Numbers that are none of Python, such as those of numpy.
+_NUMBERS: dict[type, Any] = {int: Integral, float: Real}
 #: Returns a value that fits, in the form that is written; raises ValueError for another one.
 Check = Callable[[Any], Any]
 #: Basic types whose values JSON has itself.
@@ -342,14 +342,13 @@ def _basic_check(type_info: BasicTypeInfo) -> Check:
     expected = type_info.python_type
     number = _NUMBERS.get(expected)
     # A whole number is a value of types with a fraction too.
-    kinds: tuple[type, ...] = (expected, int) if expected in (float, Decimal) else (expected,)
+    kinds: tuple[Any, ...] = (expected, int) if expected in (float, Decimal) else (expected,)
     takes_booleans = expected is bool
     low, high = type_info.value_range or (None, None)
     one_character = type_info.tag == "CHAR"
 
     def check(value: Any) -> Any:
         if number is not None and not isinstance(value, kinds) and isinstance(value, number):
-            # Numbers of numpy, which are no numbers of Python.
             value = expected(value)
         if isinstance(value, kinds) and (takes_booleans or not isinstance(value, bool)):
             if low is not None and high is not None and not low <= value <= high:

@@ -38,6 +38,13 @@ def json(kind: TypeInformation, value: Any) -> bytes:
     return bytes(pickle.loads(pickle.dumps(schema)).serialize(Row(field=value)))
 
 
+def only(row: Row | None) -> Any:
+    """The value of the only field."""
+    assert row is not None
+    (value,) = row
+    return value
+
+
 def csv(kind: TypeInformation, value: Any) -> bytes:
     return CsvRowSerializationSchema.Builder(row_type(kind)).build().serialize(Row(field=value))
 
@@ -95,15 +102,12 @@ FITTING: list[tuple[TypeInformation, Any]] = [
 
 @pytest.mark.parametrize(("kind", "value"), FITTING, ids=str)
 def test_values_that_fit_are_read_again(kind: TypeInformation, value: Any) -> None:
-    (read,) = (
-        JsonRowDeserializationSchema.builder()
-        .type_info(row_type(kind))
-        .build()
-        .deserialize(json(kind, value))
+    rows = JsonRowDeserializationSchema.builder().type_info(row_type(kind)).build()
+    assert only(rows.deserialize(json(kind, value))) == value
+    assert (
+        only(CsvRowDeserializationSchema.Builder(row_type(kind)).build().deserialize(csv(kind, value)))
+        == value
     )
-    assert read == value
-    (read,) = CsvRowDeserializationSchema.Builder(row_type(kind)).build().deserialize(csv(kind, value))
-    assert read == value
 
 
 def test_a_time_in_utc_is_written() -> None:
@@ -124,8 +128,7 @@ def test_what_json_has_no_number_for_is_the_text_that_java_reads(number: float, 
         JsonRowDeserializationSchema.builder().type_info(row_type(kind)).build(),
         JsonColumnsDeserializationSchema(row_type(kind)),
     ):
-        (read,) = schema.deserialize(message)
-        assert str(read) == str(number)
+        assert str(only(schema.deserialize(message))) == str(number)
     (read,) = JsonColumnsDeserializationSchema(row_type(kind)).deserialize_batch([message]).to_pylist()
     assert str(read["field"]) == str(number)
 
