@@ -70,6 +70,9 @@ class ControlFlow:
                 if stack:
                     raise NotInlined("it returns from within a loop")
                 return _Arm(value, None)
+            if step.name == "JUMP_FORWARD" and step.target == self._behind_comparison(at + 1):
+                at = step.target
+                continue
             if step.name == "JUMP_FORWARD":
                 return _Arm(_top(stack), step.target)
             if step.name in _TESTS and self._steps[step.target - 1].name in _SHORT:
@@ -87,6 +90,16 @@ class ControlFlow:
             else:
                 at = self._plain(at, stack)
         return _Arm(_top(stack), stop)
+
+    def _behind_comparison(self, at: int) -> int:
+        """The place behind the steps that let go of `b` where `a` of `a < b < c` is not less; -1 = there are none."""
+        is_one = [step.name for step in self._steps[at : at + 2]] == ["SWAP", "POP_TOP"]
+        return at + 2 if is_one else -1
+
+    def _behind_test(self, at: int) -> int:
+        """The place where a function goes on that has come to `at`, which may lead past the end of `a < b < c`."""
+        names = [step.name for step in self._steps[at : at + 2]]
+        return self._steps[at].target if names == ["JUMP_FORWARD", "POP_TOP"] else at
 
     def _step(self, at: int) -> CodeStep:
         self._left -= 1
@@ -111,7 +124,9 @@ class ControlFlow:
         """`left and right`, or `left or right`."""
         left, kind = _top(stack), _SHORT[step.name]
         arm = self._arm(at + 1, [], step.target)
-        if arm.end != step.target:
+        # The compiler may return at once, where the function would go on with a return.
+        returns = arm.end is None and self._steps[step.target].name == "RETURN_VALUE"
+        if arm.end != step.target and not returns:
             raise NotInlined("it jumps out of a condition")
         return _combined(kind, left, arm.value)
 
@@ -146,9 +161,10 @@ class ControlFlow:
         step, condition = self._step(at), _top(stack)
         if step.name in {"POP_JUMP_IF_NONE", "POP_JUMP_IF_NOT_NONE"}:
             condition = compared(condition, ast.Is(), ast.Constant(value=None))
+        following = self._behind_test(at + 1)
         if step.name in {"POP_JUMP_IF_FALSE", "POP_JUMP_IF_NOT_NONE"}:
-            return _Test(condition, at + 1, step.target, at + 1)
-        return _Test(condition, step.target, at + 1, at + 1)
+            return _Test(condition, following, step.target, following)
+        return _Test(condition, step.target, following, following)
 
     def _folded(self, test: _Test, stack: Stack) -> _Test:
         """The test with those that follow and share a place with it."""

@@ -20,13 +20,15 @@ PURE_BUILTINS: Final = frozenset(
 #: The methods that an inlined function may call, whatever has them. They are methods of texts that only read.
 PURE_METHODS: Final = frozenset(
     {
-        *("capitalize", "casefold", "center", "count", "encode", "endswith", "find", "isalnum", "isalpha"),
-        *("isdecimal", "isdigit", "islower", "isnumeric", "isspace", "istitle", "isupper", "ljust", "lower"),
-        *("lstrip", "partition", "removeprefix", "removesuffix", "replace", "rfind", "rjust", "rpartition"),
-        *("rsplit", "rstrip", "split", "splitlines", "startswith", "strip", "swapcase", "title", "upper"),
-        "zfill",
+        *("capitalize", "casefold", "center", "count", "encode", "endswith", "expandtabs", "find", "isalnum"),
+        *("isalpha", "isascii", "isdecimal", "isdigit", "isidentifier", "islower", "isnumeric"),
+        *("isprintable", "isspace", "istitle", "isupper", "ljust", "lower", "lstrip", "partition"),
+        *("removeprefix", "removesuffix", "replace", "rfind", "rindex", "rjust", "rpartition", "rsplit"),
+        *("rstrip", "split", "splitlines", "startswith", "strip", "swapcase", "title", "upper", "zfill"),
     }
 )
+#: The methods that it may call on a text of its own. Other objects have methods of these names that wait or change.
+PURE_METHODS_OF_LITERALS: Final = frozenset({"format", "index", "join"})
 #: The only values of constants; the value of a code object is code, which no formula has.
 _CONSTANTS: Final = (int, float, complex, str, bytes, bool, type(None), type(Ellipsis))
 

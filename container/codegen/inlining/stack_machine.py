@@ -14,6 +14,7 @@ from typing import Final
 from yarrow.container.codegen.inlining.formulas import (
     PURE_BUILTINS,
     PURE_METHODS,
+    PURE_METHODS_OF_LITERALS,
     LocalAssignment,
     NotInlined,
     checked_constant,
@@ -56,6 +57,9 @@ _OPPOSITES: Final[dict[type[ast.cmpop], type[ast.cmpop]]] = {
     ast.In: ast.NotIn,
     ast.NotIn: ast.In,
 }
+#: How `a < b < c` keeps `b` for its second comparison, and where it goes if the first one is false.
+_KEPT: Final = ("SWAP", "COPY", "COMPARE_OP")
+_KEPT_JUMPS: Final = frozenset({"JUMP_IF_FALSE_OR_POP", "POP_JUMP_IF_FALSE"})
 #: Stands on the stack below the arguments of a call.
 _NO_OBJECT: Final = ast.Name(id="", ctx=ast.Load())
 #: `!s`, `!r` and `!a` of an f-string.
@@ -85,6 +89,10 @@ def compared(left: ast.expr, operator: ast.cmpop, right: ast.expr) -> ast.expr:
     return ast.Compare(left=left, ops=[operator], comparators=[right])
 
 
+class BegunComparison(ast.Compare):
+    """`a < b` of `a < b < c`: it stands on the stack where the function has `b`."""
+
+
 class StackMachine:
     """Local variables, and the meaning of single steps."""
 
@@ -103,6 +111,9 @@ class StackMachine:
             return at + 1 + len(targets)
         elif step.name == "STORE_FAST":
             self._assign(stack, [step], unpacks=False)
+        elif step.name == "SWAP":
+            _begin_comparison(steps[at : at + 4], stack)
+            return at + 4
         elif step.name in {"LOAD_FAST", "LOAD_FAST_CHECK", "LOAD_FAST_BORROW"}:
             if step.value not in self._known:
                 raise NotInlined(f"the variable {step.value} may have no value")
@@ -188,8 +199,24 @@ def _binary(step: CodeStep, stack: Stack) -> None:
 
 
 def _comparison(step: CodeStep, stack: Stack) -> None:
+    stack.append(_extended(step, stack, ast.Compare))
+
+
+def _begin_comparison(steps: list[CodeStep], stack: Stack) -> None:
+    """`a < b` of `a < b < c`: what follows compares `b` with the next value."""
+    names, arguments = tuple(step.name for step in steps), [step.argument for step in steps[:2]]
+    if names[:3] != _KEPT or arguments != [2, 2] or names[-1] not in _KEPT_JUMPS:
+        raise NotInlined("it keeps a value for a second use")
+    stack.append(_extended(steps[2], stack, BegunComparison))
+
+
+def _extended(step: CodeStep, stack: Stack, kind: type[ast.Compare]) -> ast.Compare:
+    """A comparison of two values, or one more of a begun comparison."""
     left, right = _pop_many(stack, 2)
-    stack.append(compared(left, _COMPARISONS[step.value](), right))
+    operator = _COMPARISONS[step.value]()
+    if isinstance(left, BegunComparison):
+        return kind(left=left.left, ops=[*left.ops, operator], comparators=[*left.comparators, right])
+    return kind(left=left, ops=[operator], comparators=[right])
 
 
 def _identity(step: CodeStep, stack: Stack) -> None:
@@ -304,8 +331,8 @@ def _is_pure(called: ast.expr) -> bool:
     if not isinstance(called, ast.Attribute):
         return False
     # Other objects than texts have a `join` too, which waits.
-    joins = isinstance(called.value, ast.Constant) and called.attr == "join"
-    return joins or called.attr in PURE_METHODS
+    of_text = isinstance(called.value, ast.Constant) and isinstance(called.value.value, str)
+    return called.attr in PURE_METHODS or (of_text and called.attr in PURE_METHODS_OF_LITERALS)
 
 
 _RUNS: Final[dict[str, Callable[[CodeStep, Stack], None]]] = {

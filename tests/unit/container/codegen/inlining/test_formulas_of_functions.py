@@ -72,6 +72,25 @@ READ_FORMS = [
     "1 if x is not None and x > 3 else 2",
     "1 if x > 3 else 2 if x > 2 else 0",
     "(1 if x > 5 else 3) if x > 3 else 2",
+    "0 <= x < 10",
+    "0 <= x[0] < y[0] != 3",
+    "(x < y) < 3",
+    "(0 <= x < 10) + 1",
+    "not 0 <= x < 10",
+    "0 <= x < 10 and y",
+    "y and 0 <= x < 10",
+    "0 <= x < 10 or y",
+    "0 < (x if y else 3) < 10",
+    "x if 0 <= x < 10 else y",
+    "x if 0 <= x < y < 3 else y",
+    "y if not 0 <= x < 10 else x",
+    "x if 0 <= x < 10 and y else 3",
+    "x if y and 0 <= x < 10 else 3",
+    "x if 0 <= x < 10 or y else 3",
+    "0 <= x < 10 if y else x",
+    "(x[0], 0 <= x[1] < 10)",
+    "'{} of {:>3}'.format(x, y[0])",
+    "'abc'.index(x)",
 ]
 
 
@@ -92,10 +111,12 @@ def test_statements_are_read() -> None:
             return 1
         if x < 1 or x is None:
             return x[0]
+        if 1 <= x < 2:
+            return 3
         return 2
 
     assert text_of(proved_formula(assigning.__code__)) == "key, value = row; row = value * 2; (key, row + 1)"
-    text = "1 if x > 3 else x[0] if x < 1 or x is None else 2"
+    text = "1 if x > 3 else x[0] if x < 1 or x is None else 3 if 1 <= x < 2 else 2"
     assert text_of(proved_formula(returning.__code__)) == text
 
 
@@ -156,6 +177,7 @@ LEAVES = st.sampled_from(
 
 def _larger(parts: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
     pairs = st.tuples(parts, parts)
+    comparisons = st.sampled_from(["<", "<=", "==", "!=", ">", ">="])
     operators = [
         "+",
         "-",
@@ -180,6 +202,7 @@ def _larger(parts: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
             lambda made: f"({made[0][0]} {made[1]} {made[0][1]})"
         ),
         st.tuples(parts, parts, parts).map(lambda made: f"({made[0]} if {made[1]} else {made[2]})"),
+        st.tuples(parts, comparisons, parts, comparisons, parts).map(lambda made: f"({' '.join(made)})"),
         st.tuples(st.sampled_from(["not ", "-", "~", "+"]), parts).map(lambda made: f"({made[0]}{made[1]})"),
         pairs.map(lambda made: f"({made[0]}, {made[1]})"),
         pairs.map(lambda made: f"[{made[0]}, {made[1]}]"),
@@ -212,6 +235,8 @@ VALUES = st.one_of(
 @given(EXPRESSIONS, VALUES, VALUES)
 @example("(x and x[0] or 3)", [1], 2)
 @example("(f'{x}' if (x or y) and x else {'k': y})", 1, 2)
+@example("(x if 0 <= x < y else (x < y < 1))", 1, 2)
+@example("((0 <= x < y) < 1)", 1, 2)
 def test_a_loop_computes_what_the_function_returns_or_raises(text: str, x: Any, y: Any) -> None:
     function = _made(f"lambda x, y: {text}")
     try:
@@ -279,6 +304,21 @@ def test_methods_and_closures_are_computed() -> None:
     scaled, added = Scaled(5), 7
     assert computed(scaled.map, 3) == 15
     assert computed(lambda x: x + added, 3) == 10
+
+
+def test_the_middle_of_a_chained_comparison_is_computed_once() -> None:
+    class Counting:
+        looks = 0
+
+        @property
+        def value(self) -> int:
+            self.looks += 1
+            return 5
+
+    counting = Counting()
+    assert computed(lambda x: 0 <= x.value < 10, counting) is True
+    assert computed(lambda x: 1 if 9 < x.value < 10 else 2, counting) == 2
+    assert counting.looks == 2
 
 
 def test_globals_are_read_at_each_use(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -353,6 +393,8 @@ REFUSED: list[tuple[Callable[..., Any], str]] = [
     (lambda x: print(x), "calls print"),
     (lambda x: x.put(1), "calls x.put"),
     (lambda x: x.join(x), "calls x.join"),
+    (lambda x: x.format(x), "calls x.format"),
+    (lambda x: 0 in x in (x,), "keeps a value"),
     (lambda x: round(x, ndigits=2), "KW"),
     (lambda x: [y for y in x], "makes a code|inner functions|instruction"),
     (lambda x: lambda y: x, "inner functions"),
@@ -420,6 +462,9 @@ def test_a_reader_that_errs_leads_to_a_call(monkeypatch: pytest.MonkeyPatch) -> 
         ("lambda x: x.a", "lambda x: x.b"),
         ("lambda x, y: x", "lambda x, y: y"),
         ("lambda x, y: x - y", "lambda x, y: y - x"),
+        ("lambda x, y: 0 <= x < y", "lambda x, y: 0 <= x <= y"),
+        ("lambda x, y: x < y < 3", "lambda x, y: (x < y) < 3"),
+        ("lambda x, y: x if 0 < x < y else 3", "lambda x, y: x if 0 < x and x < y else 3"),
         ("lambda x: G", "lambda x: H"),
         ("lambda x, y: x and y", "lambda x, y: x or y"),
         ("lambda x, y: x if y else 1", "lambda x, y: 1 if y else x"),
