@@ -10,13 +10,15 @@ import linecache
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import BuiltinMethodType
-from typing import Any
+from typing import Any, Final
 
 from yarrow.container.codegen.inlined_call import InlinedCall, InlinedCalls
 from yarrow.container.protocol.failure import GENERATED_PREFIX, short_record
 from yarrow.container.state.value_table import KeysAhead
 
 _numbers = itertools.count(1)
+#: A field of a tuple whose value the loop computes.
+UNKNOWN: Final = object()
 
 
 class _Body:
@@ -66,6 +68,8 @@ class CodeWriter:
         self.inlined_calls = InlinedCalls()
         #: Takes the keys of coming rows in advance: see CompiledCode.
         self.keys_ahead: KeysAhead | None = None
+        #: Variables that always hold a tuple which the loop has made: its constants, and UNKNOWN for other fields.
+        self.made_tuples: dict[str, tuple[object, ...]] = {}
 
     def bind(self, prefix: str, value: Any) -> str:
         """A parameter name that holds `value`: a local of the generated function, hence fast."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from yarrow.container.codegen.code_writer import CodeWriter
+from yarrow.container.codegen.code_writer import UNKNOWN, CodeWriter
 from yarrow.container.codegen.inlined_call import InlinedCall
 from yarrow.container.codegen.inlining.formulas import NotInlined
 from yarrow.container.codegen.inlining.functions import InlinedFunction, inlined
@@ -24,6 +24,32 @@ def generate_call(
     """Generates `result = function(arguments)`; `prefix` begins the name of the function in the code."""
     expression, call = _expression(code, prefix, function, arguments)
     code.line(f"{result} = {expression}", call)
+
+
+def generate_made_value(
+    code: CodeWriter, prefix: str, function: Callable[..., Any], arguments: Sequence[str]
+) -> str:
+    """Generates `generate_call` into a new variable, which keeps its value, and returns the variable.
+
+    Where the loop computes the function, and its result is a tuple, the writer knows the tuple's form.
+    """
+    expression, call = _expression(code, prefix, function, arguments)
+    result = code.fresh("v")
+    code.line(f"{result} = {expression}", call)
+    if call is not None and (fields := tuple_fields(expression)) is not None:
+        code.made_tuples[result] = fields
+    return result
+
+
+def tuple_fields(expression: str) -> tuple[object, ...] | None:
+    """The constants among the fields of the tuple that an expression makes, UNKNOWN in the other places.
+
+    None if the expression does not always make a tuple of as many fields.
+    """
+    tree = ast.parse(expression, mode="eval").body
+    if not isinstance(tree, ast.Tuple) or any(isinstance(each, ast.Starred) for each in tree.elts):
+        return None
+    return tuple(each.value if isinstance(each, ast.Constant) else UNKNOWN for each in tree.elts)
 
 
 @contextmanager

@@ -7,7 +7,7 @@ codec keeps as they are, and only values that it keeps may be encoded by it. Mus
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 from functools import lru_cache
 from typing import Any, Final, cast
@@ -27,7 +27,7 @@ from yarrow.common.typeinfo import (
     TypeInformation,
 )
 from yarrow.common.types import Row, positional_names
-from yarrow.container.codegen.code_writer import CodeWriter
+from yarrow.container.codegen.code_writer import UNKNOWN, CodeWriter
 
 #: By the tag of a type: the only class of values that its codec keeps.
 _CLASSES: Final[dict[str, type]] = {
@@ -81,6 +81,8 @@ def generate_kept(code: CodeWriter, value: str, declared: TypeInformation | None
         return _atom(code, value, declared)
     if isinstance(declared, TupleTypeInfo):
         types = declared.get_field_types()
+        if (made := code.made_tuples.get(value)) is not None:
+            return _made_fields(code, value, made, types)
         return _fields(code, f"type({value}) is tuple and len({value}) == {len(types)}", value, types)
     if isinstance(declared, RowTypeInfo):
         types = declared.get_field_types()
@@ -135,7 +137,28 @@ def _has_utf8(text: str) -> bool:
     return True
 
 
-def _fields(code: CodeWriter, head: str, values: str, types: list[TypeInformation]) -> str:
+def _made_fields(
+    code: CodeWriter, value: str, made: tuple[object, ...], types: Sequence[TypeInformation]
+) -> str:
+    """The test of a tuple whose form is known: of the fields that the loop computes alone."""
+    if len(made) != len(types):
+        return _NEVER
+    tests = []
+    for position, (constant, declared) in enumerate(zip(made, types, strict=True)):
+        if constant is not UNKNOWN:
+            if constant is not None and not kept_test(declared)([constant]):
+                return _NEVER
+            continue
+        field = code.fresh("i")
+        test = generate_kept(code, field, declared)
+        if test == _NEVER:
+            return _NEVER
+        if test != _ALWAYS:
+            tests.append(f"(({field} := {value}[{position}]) is None or {test})")
+    return " and ".join(tests) or _ALWAYS
+
+
+def _fields(code: CodeWriter, head: str, values: str, types: Sequence[TypeInformation]) -> str:
     tests = [head]
     for position, declared in enumerate(types):
         field = code.fresh("i")

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from yarrow.container.codegen.code_writer import CodeWriter
-from yarrow.container.codegen.user_calls import generate_call, generate_condition
+from yarrow.container.codegen.user_calls import generate_call, generate_condition, generate_made_value
 from yarrow.container.codegen.user_functions import close_function, load_function, method_of, open_function
 from yarrow.container.operators.base import Emit, KeyReadingOperator, OperatorContext, RowOperator
 from yarrow.container.operators.checkpointed import CheckpointedFunctionOperator, initialize_function
@@ -107,8 +107,7 @@ def generate_row_function(
         with generate_condition(code, shape.value, called, [value]):
             emit(value, timestamp)
         return
-    result = code.fresh("v")
-    generate_call(code, shape.value, called, [value], result)
+    result = generate_made_value(code, shape.value, called, [value])
     if shape is RowShape.MAP:
         emit(result, timestamp)
     else:
