@@ -300,6 +300,7 @@ class ControlPlane:
             commit_records=store,
             log_directory=services.log_directory,
             print_output=services.print_output,
+            newest_tokens=lambda: self._driver.tokens,
         )
         dispatcher = Dispatcher(
             job_services,

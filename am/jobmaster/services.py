@@ -19,6 +19,7 @@ from yarrow.runtime.common.clock import Clock
 from yarrow.runtime.common.ids import IdFactory
 from yarrow.runtime.common.timers import Timers
 from yarrow.runtime.rpc.leader import LeaderRetrieval
+from yarrow.runtime.rpc.messages import DelegationTokens
 from yarrow.runtime.rpc.service import RpcService
 
 _log = logging.getLogger(__name__)
@@ -49,3 +50,5 @@ class JobMasterServices(msgspec.Struct, frozen=True):
     log_directory: Path | None = None
     #: Takes what user functions of bounded jobs print; any thread, may block.
     print_output: Callable[[str], None] = log_printed
+    #: Hadoop's newest tokens for SparkDrivers; None = those that they have are the newest, or they need none.
+    newest_tokens: Callable[[], DelegationTokens | None] = lambda: None

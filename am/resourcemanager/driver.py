@@ -10,7 +10,7 @@ from typing import Protocol
 from yarrow.runtime.common.errors import YarrowError
 from yarrow.runtime.common.ids import ResourceID
 from yarrow.runtime.rpc.leader import LeaderInformation
-from yarrow.runtime.rpc.messages import ResourceProfile
+from yarrow.runtime.rpc.messages import DelegationTokens, ResourceProfile
 
 
 class TaskExecutorStartError(YarrowError):
@@ -40,6 +40,11 @@ class ResourceManagerDriver(Protocol):
     @property
     def living(self) -> tuple[ResourceID, ...]:
         """TaskExecutors of this process's leaderships, earlier ones included, that were neither ended nor released."""
+        ...
+
+    @property
+    def tokens(self) -> DelegationTokens | None:
+        """Hadoop's newest tokens for TaskExecutors; None = those that they have are the newest, or they need none."""
         ...
 
     async def initialize(self, handler: ResourceEventHandler, leader: LeaderInformation) -> None:
@@ -88,6 +93,11 @@ class StandaloneDriver:
     def living(self) -> tuple[ResourceID, ...]:
         """Returns none: this driver starts none."""
         return ()
+
+    @property
+    def tokens(self) -> DelegationTokens | None:
+        """Returns none: each process logs in by itself."""
+        return None
 
     async def initialize(self, handler: ResourceEventHandler, leader: LeaderInformation) -> None:
         """Nothing to prepare."""

@@ -19,7 +19,7 @@ from yarrow.am.resourcemanager.driver import (
 )
 from yarrow.runtime.common.ids import ResourceID
 from yarrow.runtime.rpc.leader import LeaderInformation
-from yarrow.runtime.rpc.messages import ResourceProfile
+from yarrow.runtime.rpc.messages import DelegationTokens, ResourceProfile
 
 #: Seconds between two looks whether this process certainly leads again.
 _PAUSE = 0.5
@@ -54,6 +54,11 @@ class LentDriver:
     def living(self) -> tuple[ResourceID, ...]:
         """See ResourceManagerDriver."""
         return self._driver.living
+
+    @property
+    def tokens(self) -> DelegationTokens | None:
+        """See ResourceManagerDriver."""
+        return self._driver.tokens
 
     async def initialize(self, handler: ResourceEventHandler, leader: LeaderInformation) -> None:
         """See ResourceManagerDriver."""

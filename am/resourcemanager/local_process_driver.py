@@ -32,7 +32,7 @@ from yarrow.runtime.rpc.bootstrap import (
 )
 from yarrow.runtime.rpc.leader import LeaderInformation
 from yarrow.runtime.rpc.limits import DEFAULT_MAX_MESSAGE_BYTES
-from yarrow.runtime.rpc.messages import ResourceProfile
+from yarrow.runtime.rpc.messages import DelegationTokens, ResourceProfile
 
 _log = logging.getLogger(__name__)
 
@@ -139,6 +139,11 @@ class LocalProcessDriver:
     @property
     def living(self) -> tuple[ResourceID, ...]:
         return tuple(name for name, child in self._children.items() if not child.process.is_released)
+
+    @property
+    def tokens(self) -> DelegationTokens | None:
+        """Returns none: processes of this host log in by themselves."""
+        return None
 
     @property
     def processes(self) -> dict[ResourceID, int]:

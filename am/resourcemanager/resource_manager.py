@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import logging
 
+import msgspec
+
 from yarrow.am.execution.errors import UnknownTaskExecutorError
 from yarrow.am.resourcemanager.driver import ResourceManagerDriver
 from yarrow.am.resourcemanager.job_master_connections import JobMasterConnections
@@ -111,7 +113,7 @@ class ResourceManager(RpcEndpoint):
         self._timers = timers
         self._slots = SlotManager(self.leader_id, settings.slots, ids)
         self._executors = TaskExecutorConnections(
-            service, self.leader_id, settings.heartbeat, clock, self.spawn, self
+            service, self.leader_id, settings.heartbeat, clock, self.spawn, self, lambda: driver.tokens
         )
         self._jobs = JobMasterConnections(service, settings.heartbeat, clock, self.spawn)
         drivers = spark_drivers if isinstance(spark_drivers, DriversInSlots) else DriversInSlots()
@@ -166,7 +168,7 @@ class ResourceManager(RpcEndpoint):
         self._executors.register(registration)
         _log.info("TaskExecutor %s registered from %s", registration.resource_id, registration.address)
         self._handle(TaskExecutorRegistered(registration.resource_id, registration.slot_report))
-        return self._success()
+        return msgspec.structs.replace(self._success(), tokens=self._driver.tokens)
 
     async def notify_slot_available(
         self, resource_id: ResourceID, slot_index: int, allocation_id: AllocationID, cause: str = ""

@@ -20,6 +20,7 @@ from yarrow.runtime.rpc.gateway_type import TASK_EXECUTOR
 from yarrow.runtime.rpc.gateways import TaskExecutorGateway
 from yarrow.runtime.rpc.heartbeat import HeartbeatMonitor, HeartbeatSettings
 from yarrow.runtime.rpc.messages import (
+    DelegationTokens,
     SlotReport,
     TaskExecutorRegistration,
     TaskExecutorToResourceManagerHeartbeat,
@@ -44,6 +45,8 @@ class TaskExecutorConnection(msgspec.Struct):
     failed_heartbeats: int = 0
     #: The reason that it gave for its end, if somebody else ends it.
     last_words: str = ""
+    #: Number of the newest delegation tokens that it has certainly taken into use.
+    tokens_number: int = 0
 
     @property
     def resource_id(self) -> ResourceID:
@@ -74,12 +77,14 @@ class TaskExecutorConnections:
         clock: Clock,
         spawn: Spawn,
         handler: TaskExecutorHandler,
+        newest_tokens: Callable[[], DelegationTokens | None] = lambda: None,
     ) -> None:
         self._service = service
         self._leader_id = leader_id
         self._heartbeat = heartbeat
         self._spawn = spawn
         self._handler = handler
+        self._newest_tokens = newest_tokens
         self._executors: dict[ResourceID, TaskExecutorConnection] = {}
         self._beats: HeartbeatMonitor[ResourceID] = HeartbeatMonitor(heartbeat, clock)
 
@@ -132,8 +137,23 @@ class TaskExecutorConnections:
         else:
             executor.failed_heartbeats = 0
             self.heard(payload)
+            await self._hand_over_tokens(executor)
         finally:
             executor.asking = False
+
+    async def _hand_over_tokens(self, executor: TaskExecutorConnection) -> None:
+        """Gives newer delegation tokens to a TaskExecutor. Where that fails, the next heartbeat tries it again."""
+        tokens = self._newest_tokens()
+        if tokens is None or tokens.number == executor.tokens_number:
+            return
+        try:
+            await executor.gateway.update_delegation_tokens(self._leader_id, tokens)
+        except YarrowError as error:
+            _log.warning(
+                "TaskExecutor %s has not taken new delegation tokens: %s", executor.resource_id, error
+            )
+        else:
+            executor.tokens_number = tokens.number
 
     def heard(self, payload: TaskExecutorToResourceManagerHeartbeat) -> None:
         """Takes a heartbeat; ignores one of an unregistered TaskExecutor."""

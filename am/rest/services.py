@@ -71,8 +71,8 @@ class RestServices(msgspec.Struct, frozen=True):
     application: WholeApplication | None = None
     #: Bytes that the control plane's process may use; None = what the machine has.
     memory_limit: int | None = None
-    #: When the application's delegation tokens end, in epoch milliseconds; 0 = it has none that end.
-    tokens_end_ms: int = 0
+    #: Tells when the application's delegation tokens end, in epoch milliseconds; 0 = it has none that end.
+    tokens_end_ms: Callable[[], int] = lambda: 0
     #: The requests of clients are noted here.
     activity: ClientActivity = msgspec.field(default_factory=ClientActivity)
     clock: Clock = msgspec.field(default_factory=SystemClock)

@@ -115,7 +115,8 @@ async def _run(
     )
     last = ", the last" if attempts.is_last else ""
     _log.info("the ApplicationMaster starts, %s%s, pid %d", attempts, last, os.getpid())
-    _log_token_life(os.environ)
+    if not secrets.keytab:
+        _log_token_life(os.environ)
     gateway = await asyncio.to_thread(SkeinMasterGateway)
     try:
         shown = msgspec.structs.replace(description, max_attempts=attempts.most)

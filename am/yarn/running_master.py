@@ -30,6 +30,7 @@ from yarrow.am.yarn.modes.end_file import EndFile
 from yarrow.am.yarn.modes.recorded_end import record_end, recorded_end
 from yarrow.am.yarn.service_containers import ExplainWaiting, PublishedDelays
 from yarrow.am.yarn.spark_applications import SparkApplications
+from yarrow.am.yarn.token_renewal import renewal_of
 from yarrow.am.yarn.yarn_driver import YarnDriver
 from yarrow.am.yarn.yarn_spark_drivers import YarnSparkDrivers
 from yarrow.runtime.common.clock import Clock, SystemClock
@@ -45,6 +46,7 @@ from yarrow.runtime.ha.settings import cluster_id, is_highly_available, storage_
 from yarrow.runtime.rpc.gateway_type import TASK_EXECUTOR
 from yarrow.runtime.rpc.grpc_transport import GrpcSettings, GrpcTransport
 from yarrow.runtime.rpc.in_process import InProcessTransport
+from yarrow.runtime.rpc.messages import DelegationTokens
 from yarrow.runtime.rpc.service import AddressError, RpcService
 from yarrow.runtime.security.result_proof import result_key
 from yarrow.runtime.yarn.application import ApplicationDescription, DeploymentMode, MasterSecrets
@@ -122,6 +124,9 @@ class RunningMaster:
             config,
             self._clock,
         )
+        self._renewal = renewal_of(
+            config, secrets.keytab, temporary_directory, self._take_tokens, self._clock
+        )
         self._activity = ClientActivity(self._clock)
         self._application = application_for_rest(description, folder.application_id, self._clock.epoch_ms())
         self._plane: ControlPlane | None = None
@@ -185,6 +190,7 @@ class RunningMaster:
         asked = asyncio.create_task(cluster.plane.wait_for_shut_down(), name="asked by a client to end")
         ending = asyncio.create_task(told.wait(), name="told to end")
         noting = asyncio.create_task(self._note_environment(), name="use of the environment")
+        renewing = asyncio.create_task(self._renew_tokens(), name="renewal of delegation tokens")
         # A session ends in its own way when a client asks for it.
         is_session = self._description.mode is DeploymentMode.SESSION
         try:
@@ -194,9 +200,17 @@ class RunningMaster:
                 return mode.result()
             return None if ending.done() else await cluster.stopped_by_a_client()
         finally:
-            for task in (mode, asked, ending, noting):
+            tasks = (mode, asked, ending, noting, renewing)
+            for task in tasks:
                 task.cancel()
-            await asyncio.gather(mode, asked, ending, noting, return_exceptions=True)
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _renew_tokens(self) -> None:
+        if self._renewal is not None:
+            await self._renewal.run()
+
+    def _take_tokens(self, tokens: DelegationTokens) -> None:
+        self._driver.tokens = tokens
 
     async def _note_environment(self) -> None:
         """Marks the environment as used twice a day, so that no client removes it as unused."""
@@ -266,6 +280,9 @@ class RunningMaster:
     # Start and end.
 
     async def _start(self) -> RunningCluster:
+        if self._renewal is not None:
+            # A later attempt of an old application may have got tokens that have ended.
+            await self._renewal.start()
         rpc = await self._free_rpc()
         if self._folder.attempt > 1:
             # Drivers of a former attempt are gone; what they have asked YARN for may not be.
@@ -362,13 +379,16 @@ class RunningMaster:
             container_of=self._driver.container_of,
             attempt=self._folder.attempt,
             max_attempts=self._description.max_attempts,
-            tokens_end_ms=tokens_end(os.environ),
+            tokens_end_ms=self._tokens_end_ms,
             application=self._application,
             memory_limit=max(
                 0, self._settings.config.get(jobmanager.PROCESS_SIZE).bytes - SKEIN_MEMORY.bytes
             ),
             activity=activity,
         )
+
+    def _tokens_end_ms(self) -> int:
+        return tokens_end(os.environ) if self._renewal is None else self._renewal.ends_ms
 
     def _program_services(self) -> RestServices:
         """REST services for the application's own program, whose questions keep nobody waiting."""

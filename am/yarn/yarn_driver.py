@@ -22,7 +22,7 @@ from yarrow.am.yarn.service_containers import (
 from yarrow.runtime.common.clock import Clock
 from yarrow.runtime.common.ids import ResourceID
 from yarrow.runtime.rpc.leader import LeaderInformation
-from yarrow.runtime.rpc.messages import ResourceProfile
+from yarrow.runtime.rpc.messages import DelegationTokens, ResourceProfile
 from yarrow.runtime.yarn.gateways import YarnError, YarnMasterGateway
 from yarrow.runtime.yarn.layout import (
     RESOURCE_ID,
@@ -67,6 +67,8 @@ class YarnDriver(ContainerEvents):
         self._handler: ResourceEventHandler | None = None
         self._leader: LeaderInformation | None = None
         self._number = 0
+        #: Set by whoever renews them.
+        self.tokens: DelegationTokens | None = None
         #: Prefix of the names of this attempt's TaskExecutors.
         self._beginning = f"container_{settings.attempt}_"
 

@@ -47,6 +47,7 @@ from yarrow.runtime.common.ids import (
     ResourceManagerID,
 )
 from yarrow.runtime.common.timers import LoopTimers, TimerHandle, Timers
+from yarrow.runtime.fs.token_files import take_tokens, take_tokens_or_tell
 from yarrow.runtime.ha.services import epoch_of_token
 from yarrow.runtime.rpc.endpoint import RpcEndpoint
 from yarrow.runtime.rpc.gateway_type import RESOURCE_MANAGER, TASK_EXECUTOR
@@ -56,6 +57,7 @@ from yarrow.runtime.rpc.leader import LeaderInformation, LeaderRetrieval
 from yarrow.runtime.rpc.messages import (
     Acknowledge,
     AllocatedSlotReport,
+    DelegationTokens,
     Deployment,
     FileInfo,
     NotifyCheckpoint,
@@ -248,6 +250,9 @@ class TaskExecutor(RpcEndpoint):
         if self._registration_deadline is not None:
             self._registration_deadline.cancel()
             self._registration_deadline = None
+        if success.tokens is not None:
+            # Before any task reads from HDFS, hence at once: it is a small file.
+            take_tokens_or_tell(success.tokens.content)
         self._heartbeats.monitor(_RESOURCE_MANAGER)
 
     def _rejected(self, reason: str) -> None:
@@ -420,6 +425,14 @@ class TaskExecutor(RpcEndpoint):
             metrics=self._watch.metrics(self.slots.reports.process_metrics()),
             data_port=self.workers.data_port(),
         )
+
+    async def update_delegation_tokens(
+        self, resource_manager_id: ResourceManagerID, tokens: DelegationTokens
+    ) -> Acknowledge:
+        self._check_resource_manager(resource_manager_id)
+        await self.run_blocking(take_tokens, tokens.content)
+        _log.info("new delegation tokens (%d) are in use", tokens.number)
+        return Acknowledge()
 
     async def send_operator_event(self, job_master_id: JobMasterID, event: OperatorEvent) -> Acknowledge:
         self.slots.job(event.job_id, job_master_id)

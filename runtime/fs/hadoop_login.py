@@ -81,8 +81,13 @@ class HadoopLogin(msgspec.Struct, frozen=True):
         return {"KRB5KEYTAB": os.path.abspath(self.keytab), "KRB5PRINCIPAL": self.principal}
 
 
-def fetch_token(file_system: str, login: HadoopLogin, configuration: Path | None) -> HadoopToken:
-    """A token for the HDFS of the URL `hdfs://...`, good until its renewal would be due. Raises HadoopLoginError."""
+def fetch_token(
+    file_system: str, login: HadoopLogin, configuration: Path | None, class_path: str = ""
+) -> HadoopToken:
+    """A token for the HDFS of the URL `hdfs://...`, good until its renewal would be due. Raises HadoopLoginError.
+
+    `class_path`: that of a Java program of Hadoop; empty = a program of Hadoop on PATH is asked.
+    """
     login.check()
     environment = {**os.environ, **login.variables()}
     if configuration is not None:
@@ -95,7 +100,7 @@ def fetch_token(file_system: str, login: HadoopLogin, configuration: Path | None
             _java(environment),
             *_JAVA_OPTIONS,
             "-cp",
-            _class_path(environment),
+            class_path or _class_path(environment),
             _MAIN,
             "-fs",
             file_system,

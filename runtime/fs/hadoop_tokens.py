@@ -22,8 +22,9 @@ HDFS_KIND: Final = "HDFS_DELEGATION_TOKEN"
 #: By WebHDFS with and without TLS. Their service is the web address.
 WEB_KINDS: Final = ("WEBHDFS delegation", "SWEBHDFS delegation")
 RM_KIND: Final = "RM_DELEGATION_TOKEN"
-_MAGIC: Final = b"HDTS"
-_WRITABLE: Final = 0
+#: The beginning of a token file, and the version that Hadoop's Writables have.
+MAGIC: Final = b"HDTS"
+WRITABLE: Final = 0
 _PROTOBUF: Final = 1
 #: The kind in the identifier of a token of the ResourceManager.
 _MAX_DATE_FIELD: Final = 5
@@ -47,18 +48,29 @@ class HadoopToken:
     service: str
     identifier: bytes = field(repr=False)
     password: bytes = field(repr=False)
+    #: The name of the token in its file; "" = its service, as of Hadoop's own tokens.
+    alias: str = field(default="", repr=False)
 
     def url_text(self) -> str:
         """The text that WebHDFS takes as `delegation`: a secret."""
         parts = (self.identifier, self.password, self.kind.encode(), self.service.encode())
-        written = b"".join(_number(len(part)) + part for part in parts)
+        written = b"".join(written_length(len(part)) + part for part in parts)
         return base64.urlsafe_b64encode(written).decode().rstrip("=")
+
+    def issued_ms(self) -> int | None:
+        """Epoch milliseconds at which HDFS issued the token; None if its identifier does not say that."""
+        if self.kind not in (HDFS_KIND, *WEB_KINDS):
+            return None
+        try:
+            return _dates_of_written(Cursor(self.identifier))[0]
+        except TokenFileError:
+            return None
 
     def end_ms(self) -> int | None:
         """Epoch milliseconds after which nobody renews the token; None if its identifier does not say that."""
         try:
             if self.kind in (HDFS_KIND, *WEB_KINDS):
-                return _end_of_written(Cursor(self.identifier))
+                return _dates_of_written(Cursor(self.identifier))[1]
             if self.kind == RM_KIND:
                 return dict(_fields(Cursor(self.identifier), _VARINT)).get(_MAX_DATE_FIELD)
         except TokenFileError:
@@ -81,14 +93,14 @@ def parse_tokens(content: bytes) -> Sequence[HadoopToken]:
     if len(content) > _MOST_BYTES:
         raise TokenFileError(f"it has more than {_MOST_BYTES >> 20} MiB")
     data = Cursor(content)
-    if data.take(len(_MAGIC)) != _MAGIC:
+    if data.take(len(MAGIC)) != MAGIC:
         raise TokenFileError("it does not begin with HDTS")
     version = data.take(1)[0]
-    if version == _WRITABLE:
+    if version == WRITABLE:
         return list(_written(data))
     if version == _PROTOBUF:
         return list(_of_protobuf(Cursor(data.take(data.varint()))))
-    raise TokenFileError(f"it has version {version}, and versions {_WRITABLE} and {_PROTOBUF} are known")
+    raise TokenFileError(f"it has version {version}, and versions {WRITABLE} and {_PROTOBUF} are known")
 
 
 def token_for(
@@ -179,21 +191,22 @@ def _written(data: Cursor) -> Iterator[HadoopToken]:
     if not 0 <= count <= _MOST_TOKENS:
         raise TokenFileError(f"it claims to have {count} tokens")
     for _ in range(count):
-        data.bytes()  # an alias
+        alias = data.text()
         identifier, password = data.bytes(), data.bytes()
-        yield HadoopToken(data.text(), data.text(), identifier, password)
+        yield HadoopToken(data.text(), data.text(), identifier, password, alias)
 
 
 def _of_protobuf(data: Cursor) -> Iterator[HadoopToken]:
-    """Field 1, repeated: an entry, whose field 2 is a token of identifier, password, kind and service (1 to 4)."""
+    """Field 1, repeated: an alias (1) and a token (2), which has identifier, password, kind and service (1 to 4)."""
     for number, entry in _fields(data, _BYTES):
         if number != 1:
             continue
+        alias = _text(dict(_fields(Cursor(entry), _BYTES)).get(1, b""))
         for inner, token in _fields(Cursor(entry), _BYTES):
             if inner == 2:
                 parts = dict(_fields(Cursor(token), _BYTES))
                 kind, service = _text(parts.get(3, b"")), _text(parts.get(4, b""))
-                yield HadoopToken(kind, service, parts.get(1, b""), parts.get(2, b""))
+                yield HadoopToken(kind, service, parts.get(1, b""), parts.get(2, b""), alias)
 
 
 @overload
@@ -218,12 +231,12 @@ def _fields(data: Cursor, wanted: int) -> Iterator[tuple[int, int | bytes]]:
             yield tag >> 3, value
 
 
-def _end_of_written(identifier: Cursor) -> int:
+def _dates_of_written(identifier: Cursor) -> tuple[int, int]:
+    """When a token was issued, and when its renewals end; epoch milliseconds."""
     identifier.take(1)  # version of the identifier
     for _ in range(3):
         identifier.bytes()  # owner, renewer, real user
-    identifier.number()  # issued
-    return identifier.number()
+    return identifier.number(), identifier.number()
 
 
 def _text(data: bytes) -> str:
@@ -233,7 +246,7 @@ def _text(data: bytes) -> str:
         raise TokenFileError("it has a name that is not UTF-8") from None
 
 
-def _number(value: int) -> bytes:
+def written_length(value: int) -> bytes:
     """A length as WritableUtils of Hadoop writes it."""
     if value < 128:
         return bytes([value])

@@ -59,6 +59,14 @@ def is_secured(properties: Mapping[str, str]) -> bool:
     return properties.get("hadoop.security.authentication", "simple").lower() == "kerberos"
 
 
+def unrenewed_life_ms(token: HadoopToken, properties: Mapping[str, str], now_ms: int) -> int:
+    """Milliseconds for which HDFS takes a token that it has just issued and that nobody renews."""
+    configured = properties.get(_RENEW_KEY, "")
+    interval = int(configured) if configured.isdecimal() else _DAY_MS
+    end = token.end_ms()
+    return min(interval, interval if end is None else end - now_ms)
+
+
 def hdfs_services(url: str, properties: Mapping[str, str]) -> Sequence[str]:
     """The names that a token for the HDFS of a URL may call its service. Asks the name service.
 
@@ -123,14 +131,9 @@ class HdfsAuthority:
                     " start the application"
                 )
             token = fetch_token(self._prefix, hdfs_settings().login, configuration_folder())
-            self._fetched, self._fetch_again_ms = token.url_text(), now + self._fresh_ms(token, now)
+            life = unrenewed_life_ms(token, self._properties, now)
+            self._fetched, self._fetch_again_ms = token.url_text(), now + int(_FRESH * life)
         return self._fetched
-
-    def _fresh_ms(self, token: HadoopToken, now: int) -> int:
-        configured = self._properties.get(_RENEW_KEY, "")
-        interval = int(configured) if configured.isdecimal() else _DAY_MS
-        end = token.end_ms()
-        return int(_FRESH * min(interval, interval if end is None else end - now))
 
     def _kinds(self) -> Sequence[str]:
         return WEB_KINDS if urlsplit(self._prefix).scheme == "webhdfs" else (HDFS_KIND, *WEB_KINDS)

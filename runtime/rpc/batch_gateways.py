@@ -22,6 +22,7 @@ from yarrow.runtime.rpc.messages import (
     BlobPart,
     CollectConfirmation,
     CollectRows,
+    DelegationTokens,
     FailureCause,
     RateLimitRequest,
     RegistrationRejection,
@@ -171,6 +172,13 @@ class SparkDriverGateway(Protocol):
         ...
 
     async def heartbeat_from_job_master(self) -> SparkDriverHeartbeat: ...
+
+    async def update_delegation_tokens(self, tokens: DelegationTokens) -> Acknowledge:
+        """Takes newer tokens of Hadoop into use; repeated it has no effect.
+
+        Raises TokenFileError if they cannot be written.
+        """
+        ...
 
     async def release(self, cause: str) -> Acknowledge:
         """Ends the driver with its JVM and its Python workers."""

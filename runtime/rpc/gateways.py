@@ -36,6 +36,7 @@ from yarrow.runtime.rpc.messages import (
     CollectPosition,
     CollectRows,
     DeclineCheckpoint,
+    DelegationTokens,
     Deployment,
     EventTimeDetails,
     ExecutionGraphDetails,
@@ -379,6 +380,15 @@ class TaskExecutorGateway(Protocol):
     async def heartbeat_from_resource_manager(
         self, resource_manager_id: ResourceManagerID
     ) -> TaskExecutorToResourceManagerHeartbeat: ...
+
+    async def update_delegation_tokens(
+        self, resource_manager_id: ResourceManagerID, tokens: DelegationTokens
+    ) -> Acknowledge:
+        """Takes newer tokens of Hadoop into use, in all processes of the container; repeated it has no effect.
+
+        Raises FencingTokenError, and TokenFileError if they cannot be written.
+        """
+        ...
 
     async def send_operator_event(self, job_master_id: JobMasterID, event: OperatorEvent) -> Acknowledge: ...
 

@@ -70,6 +70,8 @@ class MasterSecrets(msgspec.Struct, frozen=True, kw_only=True):
     sensitive_configuration: dict[str, str] = {}
     #: What REST shows by TLS, from the client's keystore, and the authorities of clients that must show something.
     rest_identity: PemIdentity = PemIdentity()
+    #: The content of the client's keytab, by which the master gets new delegation tokens; empty = it gets none.
+    keytab: bytes = b""
 
 
 class ContainerSecrets(msgspec.Struct, frozen=True, kw_only=True):

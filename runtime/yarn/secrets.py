@@ -19,16 +19,20 @@ import msgspec
 
 from yarrow.runtime.common.clock import Clock
 from yarrow.runtime.common.ids import IdFactory
+from yarrow.runtime.config.options import security, yarn
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.rpc.bootstrap import PemIdentity
 from yarrow.runtime.rpc.roles import Role
 from yarrow.runtime.security.certificates import CertificateAuthority
 from yarrow.runtime.yarn.application import ContainerSecrets, MasterSecrets
+from yarrow.runtime.yarn.gateways import YarnError
 
 _TOKEN_BYTES: Final = 32
 #: The name that Skein's two ends expect.
 _SKEIN_NAME: Final = "skein-internal"
 _VALID_DAYS: Final = 3650
+#: Most bytes of a keytab.
+_KEYTAB_BYTES: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +49,8 @@ class ApplicationSecrets:
     skein: tuple[bytes, bytes] = field(repr=False)
     #: The certificate that REST shows.
     rest_identity: PemIdentity = field(default=PemIdentity(), repr=False)
+    #: The content of the keytab for the master.
+    keytab: bytes = field(default=b"", repr=False)
 
     def for_master(self, sensitive: Mapping[str, str]) -> MasterSecrets:
         """The secrets of the master: of the token only its hash."""
@@ -55,6 +61,7 @@ class ApplicationSecrets:
             rest_token_hash=token_hash(self.rest_token),
             sensitive_configuration=dict(sensitive),
             rest_identity=self.rest_identity,
+            keytab=self.keytab,
         )
 
     def for_task_executor(self, sensitive: Mapping[str, str]) -> ContainerSecrets:
@@ -102,6 +109,30 @@ def with_own_certificates(made: ApplicationSecrets, config: Settings) -> Applica
     if internal is not None:
         made = replace(made, master=internal, task_executor=internal, spark_driver=internal)
     return made if rest is None else replace(made, rest_identity=rest)
+
+
+def with_keytab(made: ApplicationSecrets, config: Settings) -> ApplicationSecrets:
+    """The secrets with the user's keytab, by which the master gets new delegation tokens.
+
+    Call it where Hadoop asks for Kerberos. Without a keytab, or where it must not leave this machine, they stay as they
+    are. Raises YarnError for a file that cannot be read, or is no keytab by its size.
+    """
+    path = config.get(security.KERBEROS_KEYTAB)
+    if path is None or not config.get(yarn.SHIP_KEYTAB) or not config.get(security.DELEGATION_TOKENS_ENABLED):
+        return made
+    try:
+        with open(path, "rb") as file:
+            content = file.read(_KEYTAB_BYTES + 1)
+    except OSError as error:
+        raise YarnError(
+            f"{security.KERBEROS_KEYTAB.key} is {path}, which cannot be read: {error.strerror}."
+        ) from None
+    if len(content) > _KEYTAB_BYTES:
+        raise YarnError(
+            f"{security.KERBEROS_KEYTAB.key} is {path}, which has more than {_KEYTAB_BYTES >> 20} MiB: name a keytab"
+            f" with the keys of {security.KERBEROS_PRINCIPAL.key} alone."
+        )
+    return replace(made, keytab=content)
 
 
 def token_hash(token: str) -> bytes:

@@ -24,6 +24,7 @@ from yarrow.runtime.rpc.messages import (
     BatchStageProgress,
     BatchSubmission,
     BatchSubtaskProgress,
+    DelegationTokens,
     RateLimitRequest,
     RegistrationRejection,
     RegistrationSuccess,
@@ -66,6 +67,8 @@ class FakeSparkDriver(RpcEndpoint):
         self.answers_heartbeats = True
         #: Rate limits that it was told.
         self.rate_limits: list[dict[OperatorID, RateLimit]] = []
+        #: What it was given to take into use.
+        self.tokens: list[DelegationTokens] = []
         #: Its master has told it to end.
         self.is_released = False
         #: Runs that it was asked to cancel.
@@ -147,6 +150,10 @@ class FakeSparkDriver(RpcEndpoint):
         if not self.answers_heartbeats:
             raise ConnectionError("it hangs")
         return SparkDriverHeartbeat(driver_id=self.driver_id, run=self.run if self.submissions else -1)
+
+    async def update_delegation_tokens(self, tokens: DelegationTokens) -> Acknowledge:
+        self.tokens.append(tokens)
+        return Acknowledge()
 
     async def release(self, cause: str) -> Acknowledge:
         self.is_released = True

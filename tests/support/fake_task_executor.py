@@ -31,6 +31,7 @@ from yarrow.runtime.rpc.leader import LeaderRetrieval
 from yarrow.runtime.rpc.messages import (
     Acknowledge,
     AllocatedSlotReport,
+    DelegationTokens,
     Deployment,
     FailureCause,
     FileInfo,
@@ -122,6 +123,8 @@ class FakeTaskExecutor(RpcEndpoint):
         self.tasks: dict[ExecutionAttemptID, JobID] = {}
         self.deployments: list[Deployment] = []
         self.events: list[OperatorEvent] = []
+        #: What it was given to take into use.
+        self.tokens: list[DelegationTokens] = []
         self.cancelled: list[ExecutionAttemptID] = []
         self.triggers: list[TriggerCheckpoint] = []
         self.notifications: list[NotifyCheckpoint] = []
@@ -154,6 +157,8 @@ class FakeTaskExecutor(RpcEndpoint):
 
     def _registered(self, gateway: ResourceManagerGateway, success: RegistrationSuccess) -> None:
         self.registrations += 1
+        if success.tokens is not None:
+            self.tokens.append(success.tokens)
 
     async def _register(self, gateway: ResourceManagerGateway) -> RegistrationSuccess | RegistrationRejection:
         registration = TaskExecutorRegistration(
@@ -392,6 +397,12 @@ class FakeTaskExecutor(RpcEndpoint):
         return TaskExecutorToResourceManagerHeartbeat(
             resource_id=self.resource_id, slot_report=self.slot_report(), metrics={}
         )
+
+    async def update_delegation_tokens(
+        self, resource_manager_id: ResourceManagerID, tokens: DelegationTokens
+    ) -> Acknowledge:
+        self.tokens.append(tokens)
+        return Acknowledge()
 
     async def send_operator_event(self, job_master_id: JobMasterID, event: OperatorEvent) -> Acknowledge:
         self._check_job_master(event.job_id, job_master_id)

@@ -4,6 +4,7 @@ tokens, and what is said where nothing lets the client in. The cluster and its K
 
 from __future__ import annotations
 
+import datetime
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -12,20 +13,23 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.hadoop import kerberos
+from tests.support.hadoop import configuration, kerberos
 from tests.support.hadoop.cluster import HadoopCluster
 from tests.support.hadoop.layout import Layout
 from tests.yarn.batch.bounded_jobs import CONFIGURATION_ON_YARN, sparks
 from tests.yarn.clusters_of_runs import cluster_of_run
-from tests.yarn.commands import Commands, commands_in
+from tests.yarn.commands import ENDLESS, Commands, commands_in
 from tests.yarn.conftest import note_applications
 from tests.yarn.waiting import GRACE, until
+from yarrow.runtime.common.clock import SystemClock
 
 #: A secured cluster that runs already.
 SHARED = "YARROW_SECURED_HADOOP_DIRECTORY"
 KEYTAB, PRINCIPAL = "security.kerberos.login.keytab", "security.kerberos.login.principal"
 #: The NameNode's audit log names the user so, if a token of the user was the login.
 BY_TOKEN = f"{kerberos.USER} (auth:TOKEN)"
+#: Seconds for which tokens last in `short_lived_tokens`: longer than an application takes to start.
+LIFETIME_SECONDS = 90
 #: A stream that leaves files, then a bounded job on them, whose tasks are in Spark's executors.
 SUMS = """
 import sys, time
@@ -226,3 +230,70 @@ def test_without_a_ticket_the_settings_are_named(yarrow: Commands) -> None:
 
 def last_line(text: str) -> str:
     return [line for line in text.splitlines() if line.strip()][-1]
+
+
+@pytest.fixture
+def short_lived_tokens(hadoop: HadoopCluster) -> Iterator[None]:
+    """HDFS ends each delegation token soon after its issue, whoever renews it."""
+    site = hadoop.conf_dir / "hdfs-site.xml"
+    usual = site.read_text()
+    lifetime = str(1000 * LIFETIME_SECONDS)
+    short = configuration.entries(
+        {
+            "dfs.namenode.delegation.token.max-lifetime": lifetime,
+            "dfs.namenode.delegation.token.renew-interval": lifetime,
+        }
+    )
+    restart_name_node(hadoop, usual.replace("</configuration>", f"{short}</configuration>"))
+    yield
+    restart_name_node(hadoop, usual)
+
+
+def restart_name_node(hadoop: HadoopCluster, site: str) -> None:
+    (hadoop.conf_dir / "hdfs-site.xml").write_text(site)
+    hadoop.kill("namenode")
+    hadoop.start("namenode")
+    hadoop.wait_until_ready("namenode", "datanode")
+
+
+def checkpoints_begun(audit: str, folder: str) -> Iterator[float]:
+    """The times, in seconds since the epoch, at which files of checkpoints were made."""
+    line = rf"(?m)^(\S+ \S+) .*cmd=create\tsrc=/user/{kerberos.USER_NAME}/{folder}/\S+/chk-\d+/"
+    for found in re.finditer(line, audit):
+        yield datetime.datetime.fromisoformat(found[1].replace(",", ".")).timestamp()
+
+
+def test_a_job_outlives_its_first_tokens_by_those_that_the_master_gets(
+    hadoop: HadoopCluster, short_lived_tokens: None, tmp_path: Path
+) -> None:
+    settings = {
+        "security.delegation.tokens.renewal.time-ratio": "0.4",
+        "security.delegation.tokens.renewal.retry.backoff": "2 s",
+        "execution.checkpointing.interval": "1 s",
+        "heartbeat.interval": "1 s",
+    }
+    with logging_in(hadoop, tmp_path, settings) as yarrow:
+        folder = yarrow.name("renewed")
+        url = f"{hadoop.hdfs_url}/user/{kerberos.USER_NAME}/{folder}/checkpoints"
+        (yarrow.folder / "endless.py").write_text(ENDLESS)
+        options = ("-D", f"execution.checkpointing.dir={url}", "-D", f"yarn.application.name={folder}")
+        started = yarrow.ok("run", "-d", "-t", "yarn-per-job", *options, "endless.py")
+        end = SystemClock().epoch_ms() / 1000 + LIFETIME_SECONDS
+        log = hadoop.directory / "logs" / "namenode.log"
+
+        def is_later() -> bool:
+            assert yarrow.state(started.application) == "RUNNING", hadoop.container_logs(started.application)
+            return max(checkpoints_begun(log.read_text(errors="replace"), folder), default=0.0) > end
+
+        until(is_later, GRACE, "a checkpoint behind the end of the first tokens")
+        assert "delegation token" not in yarrow.ok("list", "-yid", started.application).err
+        logs = hadoop.container_logs(started.application)
+        yarrow.ok("cancel", "-yid", started.application, started.job)
+        yarrow.final_status(started.application)
+
+    (master,) = [text for name, text in logs.items() if "jobmanager.log" in name]
+    assert re.search(
+        rf"new delegation tokens for hdfs://{re.escape(hadoop.hdfs_url[7:])}; the next ones in", master
+    )
+    assert any(re.search(r"new delegation tokens \(\d\) are in use", text) for text in logs.values())
+    assert not [name for name, text in logs.items() if re.search(r"delegation=(?!\*)", text)]

@@ -21,7 +21,7 @@ from yarrow.runtime.common.clock import SystemClock
 from yarrow.runtime.common.ids import IdFactory, ResourceID
 from yarrow.runtime.rpc.bootstrap import PemIdentity
 from yarrow.runtime.rpc.leader import AnnouncedLeader, LeaderInformation
-from yarrow.runtime.rpc.messages import ResourceProfile, SparkDriverStart
+from yarrow.runtime.rpc.messages import DelegationTokens, ResourceProfile, SparkDriverStart
 from yarrow.runtime.rpc.service import RpcService
 
 
@@ -49,6 +49,11 @@ class InProcessDriver:
     @property
     def living(self) -> tuple[ResourceID, ...]:
         return tuple(self._executors)
+
+    @property
+    def tokens(self) -> DelegationTokens | None:
+        """Returns none: processes of this host log in by themselves."""
+        return None
 
     @property
     def processes(self) -> dict[ResourceID, int]:

@@ -102,6 +102,8 @@ class SparkDriverLink:
         self._rate_limits: dict[OperatorID, RateLimit] | None = None
         self._told_rate_limits: dict[OperatorID, RateLimit] | None = None
         self._telling = asyncio.Lock()
+        #: The driver that has certainly taken delegation tokens into use, and their number.
+        self._tokens_taken: tuple[ResourceID, int] | None = None
         #: The Spark application of the present driver; None until its session has started.
         self.application: SparkApplication | None = None
 
@@ -196,7 +198,11 @@ class SparkDriverLink:
         self._gateway = self._services.rpc.connect(registration.address, kind, self._job_master_id)
         self._beats.monitor(registration.driver_id)
         interval = int(self._settings.heartbeat.interval * 1000)
-        return RegistrationSuccess(leader_id=self._job_master_id, heartbeat_interval_ms=interval)
+        # A driver without Spark is in the container of a TaskExecutor, which gets them itself.
+        tokens = None if self._is_local else self._services.newest_tokens()
+        return RegistrationSuccess(
+            leader_id=self._job_master_id, heartbeat_interval_ms=interval, tokens=tokens
+        )
 
     def session_started(self, driver_id: ResourceID, application: SparkApplication) -> int | None:
         """Notes the session of the present driver, and returns its run; None for a former driver."""
@@ -349,6 +355,19 @@ class SparkDriverLink:
             self._beats.heard(driver_id)
             if driver_id == self._driver_id:
                 await self._tell_rate_limits()
+            await self._hand_over_tokens(driver_id, gateway)
+
+    async def _hand_over_tokens(self, driver_id: ResourceID, gateway: SparkDriverGateway) -> None:
+        """Gives newer delegation tokens to the driver. Where that fails, the next heartbeat tries it again."""
+        tokens = None if self._is_local else self._services.newest_tokens()
+        if tokens is None or self._tokens_taken == (driver_id, tokens.number):
+            return
+        try:
+            await gateway.update_delegation_tokens(tokens)
+        except YarrowError as error:
+            _log.warning("SparkDriver %s has not taken new delegation tokens: %s", driver_id, error)
+        else:
+            self._tokens_taken = (driver_id, tokens.number)
 
 
 async def _tell_to_end(gateway: SparkDriverGateway) -> None:

@@ -36,7 +36,7 @@ async def cluster_overview(access: Access) -> ClusterOverviewBody:
         yarrow_version=yarrow.__version__,
         yarn_attempt=access.services.attempt,
         yarn_max_attempts=access.services.max_attempts,
-        yarn_tokens_end=access.services.tokens_end_ms,
+        yarn_tokens_end=access.services.tokens_end_ms(),
     )
 
 

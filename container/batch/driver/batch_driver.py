@@ -21,6 +21,7 @@ from yarrow.runtime.common.backoff import Backoff
 from yarrow.runtime.common.clock import Clock
 from yarrow.runtime.common.errors import YarrowError
 from yarrow.runtime.common.ids import JobID
+from yarrow.runtime.fs.token_files import take_tokens, take_tokens_or_tell
 from yarrow.runtime.rpc.batch_gateways import BatchJobMasterGateway, BatchRunError
 from yarrow.runtime.rpc.bootstrap import SparkDriverBootstrap
 from yarrow.runtime.rpc.endpoint import RpcEndpoint
@@ -28,6 +29,7 @@ from yarrow.runtime.rpc.errors import RpcUnavailableError
 from yarrow.runtime.rpc.messages import (
     Acknowledge,
     BatchSubmission,
+    DelegationTokens,
     FailureCause,
     RateLimitRequest,
     RegistrationRejection,
@@ -97,6 +99,9 @@ class BatchDriver(RpcEndpoint):
         )
         if isinstance(answer, RegistrationRejection):
             raise RegistrationRefusedError(answer.reason)
+        if answer.tokens is not None:
+            # Before Java starts, which reads their file once.
+            take_tokens_or_tell(answer.tokens.content)
         self._heard = self._clock.monotonic()
         self._watch_master(answer.heartbeat_interval_ms / 1000)
 
@@ -200,6 +205,10 @@ class BatchDriver(RpcEndpoint):
             driver_id=self._bootstrap.driver_id,
             run=self._run.submission.run if self._run is not None else -1,
         )
+
+    async def update_delegation_tokens(self, tokens: DelegationTokens) -> Acknowledge:
+        await self.run_blocking(take_tokens, tokens.content)
+        return Acknowledge()
 
     async def release(self, cause: str) -> Acknowledge:
         self.finish(cause)

@@ -198,14 +198,14 @@ DELEGATION_TOKENS_ENABLED: Final = option(
     "security.delegation.tokens.enabled",
     BOOLEAN,
     "true",
-    "Whether delegation tokens are obtained and renewed.",
+    "Whether the ApplicationMaster gets new delegation tokens by the keytab. Those of the submission are always there.",
     deprecated_keys=("security.kerberos.fetch.delegation-token",),
 )
 DELEGATION_TOKENS_RETRY_BACKOFF: Final = option(
     "security.delegation.tokens.renewal.retry.backoff",
     DURATION,
     "1 h",
-    "Pause after a renewal that failed.",
+    "Longest pause between two attempts to get new tokens. The first one is 10 s, and each is twice the one before.",
     deprecated_keys=("security.kerberos.tokens.renewal.retry.backoff",),
 )
 DELEGATION_TOKENS_TIME_RATIO: Final = option(

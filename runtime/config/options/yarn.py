@@ -37,6 +37,19 @@ APPLICATION_NAME: Final = optional(
     "The application's name on YARN.",
     unset="`Yarrow session cluster`, or the job's name",
 )
+SHIP_KEYTAB: Final = option(
+    "yarn.security.kerberos.ship-local-keytab",
+    BOOLEAN,
+    "true",
+    "Whether the keytab of `security.kerberos.login.keytab` goes to the ApplicationMaster, which gets new delegation"
+    " tokens by it. No other container gets it.",
+)
+LOCALIZED_KEYTAB: Final = optional(
+    "yarn.security.kerberos.localized-keytab-path",
+    STRING,
+    "The path of the keytab on every node, if `yarn.security.kerberos.ship-local-keytab` is false.",
+    unset="the ApplicationMaster has no keytab",
+)
 APPLICATION_TYPE: Final = optional(
     "yarn.application.type",
     STRING,

@@ -92,6 +92,7 @@ from yarrow.runtime.rpc.messages.rate_limits import (
     RateShare,
 )
 from yarrow.runtime.rpc.messages.registrations import (
+    DelegationTokens,
     HardwareDescription,
     JobMasterRegistration,
     RegistrationRejection,
@@ -150,6 +151,7 @@ __all__ = [
     "CollectPosition",
     "CollectRows",
     "DeclineCheckpoint",
+    "DelegationTokens",
     "Deployment",
     "EventTimeDetails",
     "EventTimeHolder",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
-PROTOCOL_VERSION = 12
+PROTOCOL_VERSION = 13
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True):

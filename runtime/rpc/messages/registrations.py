@@ -1,6 +1,6 @@
 """Messages by which components register with each other, and the answers.
 
-Owner: none (frozen values). The token of an answer fences all later messages; no secret is sent here.
+Owner: none (frozen values). The leader's id in an answer fences all later messages. Hadoop's tokens are secrets.
 """
 
 from __future__ import annotations
@@ -32,11 +32,25 @@ class TaskExecutorRegistration(Message, frozen=True, kw_only=True):
     slot_report: SlotReport
 
 
+class DelegationTokens(Message, frozen=True, kw_only=True):
+    """Hadoop's tokens for the processes of an application. They are a secret: no text shows them."""
+
+    #: Counts renewals from 1, in one attempt of the application.
+    number: int
+    #: The content of a token file.
+    content: bytes
+
+    def __repr__(self) -> str:
+        return f"DelegationTokens(number={self.number})"
+
+
 class RegistrationSuccess(Message, frozen=True, kw_only=True, tag="success"):
     """Accepted; `leader_id` is the token for all later messages."""
 
     leader_id: str
     heartbeat_interval_ms: int
+    #: Newer than those of the container of whoever registers; None = it has the newest, or needs none.
+    tokens: DelegationTokens | None = None
 
 
 class RegistrationRejection(Message, frozen=True, kw_only=True, tag="rejection"):

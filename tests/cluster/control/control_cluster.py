@@ -37,7 +37,7 @@ from yarrow.runtime.graph.job_graph import JobGraph, encode_job_graph
 from yarrow.runtime.rpc.gateways import DispatcherGateway
 from yarrow.runtime.rpc.in_process import InProcessTransport
 from yarrow.runtime.rpc.leader import AnnouncedLeader, LeaderInformation
-from yarrow.runtime.rpc.messages import JobResult, ResourceProfile
+from yarrow.runtime.rpc.messages import DelegationTokens, JobResult, ResourceProfile
 from yarrow.runtime.rpc.service import RpcService
 
 #: Real seconds after which a condition that does not come true fails the test.
@@ -59,6 +59,7 @@ class FakeDriver:
         self.failures: list[str] = []
         #: Slots of what it starts.
         self.slots = 1
+        self.tokens: DelegationTokens | None = None
         #: Not set = whoever ends by force has an end that may still be explained.
         self.explained = asyncio.Event()
         self.explained.set()

@@ -37,7 +37,7 @@ from yarrow.container.supervisor.process_watch import ProcessWatch
 from yarrow.container.supervisor.slot_table import TaskExecutorSlotState
 from yarrow.container.supervisor.task_executor_settings import settings_of
 from yarrow.runtime.common.clock import SystemClock
-from yarrow.runtime.common.errors import FencingTokenError
+from yarrow.runtime.common.errors import FencingTokenError, YarrowError
 from yarrow.runtime.common.ids import (
     AllocationID,
     JobID,
@@ -46,13 +46,15 @@ from yarrow.runtime.common.ids import (
     OperatorID,
     ResourceManagerID,
 )
+from yarrow.runtime.fs.hadoop_tokens import HDFS_KIND, TOKEN_FILE_VARIABLE, HadoopToken, read_tokens
+from yarrow.runtime.fs.token_files import written_tokens
 from yarrow.runtime.graph.job_graph import ShippedFile, encode_job_graph
 from yarrow.runtime.graph.states import ExecutionState
 from yarrow.runtime.ha.services import token_of_epoch
 from yarrow.runtime.rpc.gateway_type import RESOURCE_MANAGER
 from yarrow.runtime.rpc.heartbeat import HeartbeatSettings
 from yarrow.runtime.rpc.leader import LeaderInformation
-from yarrow.runtime.rpc.messages import AllocatedSlotReport, Deployment, OperatorEvent
+from yarrow.runtime.rpc.messages import AllocatedSlotReport, DelegationTokens, Deployment, OperatorEvent
 from yarrow.runtime.rpc.restored_tasks import restored_bytes, without_restored
 from yarrow.runtime.snapshot.handles import InlineStateHandle
 
@@ -446,6 +448,33 @@ def test_metrics_and_accumulators_travel_with_heartbeats(tmp_path: Path) -> None
                 pass
             names = [name for name, _ in c.executor.workers.processes()]
             assert names == ["supervisor", "template", "worker of slot 0"]
+
+    run(body())
+
+
+def test_new_delegation_tokens_are_put_into_the_file_of_the_container(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "container_tokens"
+    path.write_bytes(written_tokens([HadoopToken(HDFS_KIND, "one:8020", b"identifier", b"old")]))
+    monkeypatch.setenv(TOKEN_FILE_VARIABLE, str(path))
+    fresh = written_tokens([HadoopToken(HDFS_KIND, "one:8020", b"identifier", b"fresh")])
+
+    async def body() -> None:
+        async with cluster("in-process", tmp_path) as c:
+            with pytest.raises(FencingTokenError):
+                await c.gateway.update_delegation_tokens(
+                    ResourceManagerID("rm-0"), DelegationTokens(number=1, content=fresh)
+                )
+            assert read_tokens(path)[0].password == b"old"
+            with pytest.raises(YarrowError, match="begin with HDTS"):
+                await c.gateway.update_delegation_tokens(
+                    ResourceManagerID("rm-1"), DelegationTokens(number=1, content=b"no tokens")
+                )
+            await c.gateway.update_delegation_tokens(
+                ResourceManagerID("rm-1"), DelegationTokens(number=1, content=fresh)
+            )
+            assert path.read_bytes() == fresh
 
     run(body())
 

@@ -207,13 +207,17 @@ def zookeeper_properties(layout: Layout, ports: Ports) -> str:
     return "".join(f"{key}={value}\n" for key, value in properties.items())
 
 
-def xml(properties: Mapping[str, str]) -> str:
-    """Hadoop's form of properties."""
-    entries = "".join(
+def entries(properties: Mapping[str, str]) -> str:
+    """Properties as they stand between the tags of a configuration."""
+    return "".join(
         f"  <property><name>{escape(name)}</name><value>{escape(value)}</value></property>\n"
         for name, value in properties.items()
     )
-    return f'<?xml version="1.0"?>\n<configuration>\n{entries}</configuration>\n'
+
+
+def xml(properties: Mapping[str, str]) -> str:
+    """Hadoop's form of properties."""
+    return f'<?xml version="1.0"?>\n<configuration>\n{entries(properties)}</configuration>\n'
 
 
 def _write_xml(path: Path, properties: Mapping[str, str]) -> None:

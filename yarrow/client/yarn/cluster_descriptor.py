@@ -81,6 +81,7 @@ from yarrow.runtime.yarn.packed_job import pack_job
 from yarrow.runtime.yarn.secrets import (
     ApplicationSecrets,
     make_secrets,
+    with_keytab,
     with_own_certificates,
     write_private,
     write_secrets,
@@ -223,6 +224,8 @@ class YarnClusterDescriptor:
         for prefix in (SUBMISSION_FOLDER, DRIVER_FOLDER):
             remove_abandoned_folders(prefix=prefix)
         secrets = with_own_certificates(make_secrets(self._ids, self._clock), self._config)
+        if self._hadoop.is_secured:
+            secrets = with_keytab(secrets, self._config)
         client = self.client(secrets.skein)
         client.begin()
         for sentence in without_effect(self._config):

@@ -177,14 +177,14 @@ def without_effect(config: Settings) -> Sequence[str]:
         )
     if not config.get(security.DELEGATION_TOKENS_ENABLED):
         sentences.append(
-            f"{security.DELEGATION_TOKENS_ENABLED.key}: false has no effect: Skein gets tokens at submission"
-            " wherever Hadoop asks for Kerberos."
+            f"{security.DELEGATION_TOKENS_ENABLED.key}: false leaves the tokens of the submission: Skein gets them"
+            " wherever Hadoop asks for Kerberos. The ApplicationMaster gets no new ones."
         )
     for option in (security.DELEGATION_TOKENS_RETRY_BACKOFF, security.DELEGATION_TOKENS_TIME_RATIO):
-        if config.is_set(option):
+        if config.is_set(option) and not _renews_tokens(config):
             sentences.append(
-                f"{option.key} has no effect: tokens are not renewed after the submission; an application"
-                " lasts as long as its first tokens."
+                f"{option.key} has no effect: the ApplicationMaster has no keytab to get new tokens by. Set"
+                f" {security.KERBEROS_KEYTAB.key}."
             )
     kind = config.get(yarn.APPLICATION_TYPE)
     if kind and kind.lower() != _SKEIN_TYPE:
@@ -193,6 +193,16 @@ def without_effect(config: Settings) -> Sequence[str]:
             " the application."
         )
     return sentences
+
+
+def _renews_tokens(config: Settings) -> bool:
+    """Whether the ApplicationMaster has, or finds, a keytab."""
+    is_there = config.get(yarn.SHIP_KEYTAB) or config.is_set(yarn.LOCALIZED_KEYTAB)
+    return (
+        config.get(security.DELEGATION_TOKENS_ENABLED)
+        and config.is_set(security.KERBEROS_KEYTAB)
+        and is_there
+    )
 
 
 def access_list(text: str | None) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -578,6 +578,11 @@ class FakeTaskExecutor:
     ) -> m.TaskExecutorToResourceManagerHeartbeat:
         raise AssertionError("REST sends no heartbeats")
 
+    async def update_delegation_tokens(
+        self, resource_manager_id: ResourceManagerID, tokens: m.DelegationTokens
+    ) -> m.Acknowledge:
+        raise AssertionError("REST sends no tokens")
+
     async def send_operator_event(self, job_master_id: JobMasterID, event: m.OperatorEvent) -> m.Acknowledge:
         raise AssertionError("REST sends no events")
 

@@ -32,6 +32,7 @@ TOKENS = st.lists(
         service=st.text(max_size=300),
         identifier=st.binary(max_size=300),
         password=st.binary(max_size=300),
+        alias=st.text(max_size=30),
     ),
     max_size=4,
 )
@@ -65,7 +66,7 @@ def field(index: int, value: bytes) -> bytes:
 
 def writable(tokens: Sequence[HadoopToken]) -> bytes:
     entries = [
-        counted(b"alias")
+        counted(token.alias.encode())
         + counted(token.identifier)
         + counted(token.password)
         + counted(token.kind.encode())
@@ -80,7 +81,7 @@ def protobuf(tokens: Sequence[HadoopToken]) -> bytes:
     entries = [
         field(
             1,
-            field(1, b"alias")
+            field(1, token.alias.encode())
             + field(
                 2,
                 field(1, token.identifier)

@@ -1,0 +1,67 @@
+"""Hadoop's token file of this process as it is written anew: fresh tokens take the places of older ones.
+
+Owner: the one process of a container that may write its token file; blocking. Other processes of the container read
+the file. They see all of the old file or all of the new one. No text that leaves here names a token.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+
+from yarrow.runtime.fs.hadoop_tokens import (
+    MAGIC,
+    TOKEN_FILE_VARIABLE,
+    WRITABLE,
+    HadoopToken,
+    TokenFileError,
+    parse_tokens,
+    read_tokens,
+    token_file,
+    written_length,
+)
+from yarrow.runtime.fs.whole_files import replace_whole
+
+_log = logging.getLogger(__name__)
+
+
+def written_tokens(tokens: Sequence[HadoopToken]) -> bytes:
+    """The content of a token file, in version 0 of Hadoop's Credentials."""
+    parts = [MAGIC, bytes([WRITABLE]), written_length(len(tokens))]
+    for token in tokens:
+        names = (token.alias or token.service, token.kind, token.service)
+        alias, kind, service = (name.encode() for name in names)
+        for part in (alias, token.identifier, token.password, kind, service):
+            parts += [written_length(len(part)), part]
+    # Hadoop's secret keys, which tokens are not.
+    parts.append(written_length(0))
+    return b"".join(parts)
+
+
+def with_fresh(old: Iterable[HadoopToken], fresh: Sequence[HadoopToken]) -> Sequence[HadoopToken]:
+    """The fresh tokens, then the old ones without those of the same kind and service as a fresh one."""
+    replaced = {(token.kind, token.service) for token in fresh}
+    return [*fresh, *(token for token in old if (token.kind, token.service) not in replaced)]
+
+
+def take_tokens(content: bytes) -> None:
+    """Puts the tokens of a file's content into the token file of this process, in place of those of the same services.
+
+    Raises TokenFileError if this process has no token file, if one of both cannot be read, or if it cannot be written.
+    """
+    fresh = parse_tokens(content)
+    path = token_file()
+    if path is None:
+        raise TokenFileError(f"{TOKEN_FILE_VARIABLE} is not set: this process has no token file to renew")
+    try:
+        replace_whole(path, written_tokens(with_fresh(read_tokens(path), fresh)))
+    except OSError as error:
+        raise TokenFileError(f"{path} cannot be renewed: {error.strerror or error}") from None
+
+
+def take_tokens_or_tell(content: bytes) -> None:
+    """Does what `take_tokens` does, and logs its error: whoever sends tokens sends them again."""
+    try:
+        take_tokens(content)
+    except TokenFileError as error:
+        _log.warning("new delegation tokens are not in use: %s", error)
