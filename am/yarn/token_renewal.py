@@ -47,7 +47,7 @@ FetchToken = Callable[[str], HadoopToken]
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class TokenSpan:
     """The time in which HDFS takes a token, in epoch milliseconds."""
 
     start_ms: int
@@ -58,7 +58,7 @@ class Span:
         return self.start_ms + int(ratio * (self.end_ms - self.start_ms))
 
 
-def first_span(spans: Sequence[Span], ratio: float) -> Span | None:
+def first_span(spans: Sequence[TokenSpan], ratio: float) -> TokenSpan | None:
     """The span that is to be replaced first; None if there is none."""
     return min(spans, key=lambda span: span.due_ms(ratio), default=None)
 
@@ -151,7 +151,7 @@ class TokenRenewal:
         content = written_tokens(tokens)
         await asyncio.to_thread(take_tokens, content)
         lives = [unrenewed_life_ms(token, settings.hadoop, now) for token in tokens]
-        self._span = first_span([Span(now, now + life) for life in lives], settings.ratio)
+        self._span = first_span([TokenSpan(now, now + life) for life in lives], settings.ratio)
         self._number += 1
         self._hand_out(DelegationTokens(number=self._number, content=content))
         _log.info(
@@ -161,7 +161,7 @@ class TokenRenewal:
         )
 
 
-def _spans_of_submission() -> Sequence[Span]:
+def _spans_of_submission() -> Sequence[TokenSpan]:
     """The lives of the container's tokens for HDFS, which YARN renews until their end.
 
     Raises OSError and TokenFileError if the file cannot be read.
@@ -169,7 +169,7 @@ def _spans_of_submission() -> Sequence[Span]:
     path = token_file()
     tokens = () if path is None else read_tokens(path)
     spans = [(token.issued_ms(), token.end_ms()) for token in tokens if token.kind == HDFS_KIND]
-    return [Span(issued, end) for issued, end in spans if issued is not None and end is not None]
+    return [TokenSpan(issued, end) for issued, end in spans if issued is not None and end is not None]
 
 
 def renewal_of(

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.runtime.fs.test_hadoop_tokens import counted, number, writable
-from yarrow.am.yarn.token_renewal import RenewalSettings, Span, TokenRenewal, first_span, renewal_of
+from yarrow.am.yarn.token_renewal import RenewalSettings, TokenRenewal, TokenSpan, first_span, renewal_of
 from yarrow.runtime.common.clock import ManualClock
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.fs.hadoop_login import HadoopLoginError
@@ -141,7 +141,7 @@ def test_a_failure_is_told_and_repeated_while_the_present_tokens_last_and_behind
 
 def test_the_token_that_is_due_first_decides() -> None:
     assert first_span([], 0.5) is None
-    early, late = Span(0, 100), Span(10, 1000)
+    early, late = TokenSpan(0, 100), TokenSpan(10, 1000)
     assert first_span([late, early], 0.5) == early
     assert early.due_ms(0.75) == 75
 
