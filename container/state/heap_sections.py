@@ -17,6 +17,7 @@ from yarrow.container.state.backend import KeyedBackendContext, KeyedSection, Ti
 from yarrow.container.state.errors import StateConflictError
 from yarrow.container.state.frozen_shard import PIECE
 from yarrow.container.state.state_registration import StateRegistration
+from yarrow.container.state.timers import FrozenTimers
 from yarrow.runtime.snapshot.handles import StateKind
 from yarrow.runtime.snapshot.restored_state import RestoredKeyedState
 
@@ -85,6 +86,9 @@ def _section_registration(name: str, section: KeyedSection) -> StateRegistration
 
 
 def _timer_pieces(timers: Iterable[Timer]) -> Iterator[tuple[list[Any], list[Any]]]:
+    if isinstance(timers, FrozenTimers):
+        yield from timers.pieces(2 * PIECE)
+        return
     remaining = iter(timers)
     while piece := list(islice(remaining, PIECE)):
         yield [timer.key for timer in piece], [(timer.timestamp, timer.namespace) for timer in piece]

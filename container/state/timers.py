@@ -2,16 +2,17 @@
 
 Owner: the task thread; the snapshot thread may read the result of `snapshot_timers`. Timers are ordered by
 timestamp, then by the encoding of the key (docs/design/0003), then by the namespace. So a restored queue
-fires in the same order as the lost one, at any parallelism, unless its owner takes timers by `pop_any`. Must not know
+fires in the same order as the lost one, at any parallelism, unless its owner takes timers in any order. Must not know
 operators or state backends.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from heapq import heapify, heappop, heappush
-from typing import Any
+from itertools import islice
+from typing import Any, Final
 
 from yarrow.container.protocol.errors import TimerError
 from yarrow.container.state.backend import Timer
@@ -21,10 +22,14 @@ from yarrow.runtime.common.errors import UnsupportedFeatureError
 from yarrow.runtime.data.elements import MAX_TIMESTAMP, MIN_TIMESTAMP
 from yarrow.runtime.data.keys import canonicalize, encode_key
 
-#: (canonical key, namespace)
-_Entry = tuple[Any, Any]
-#: The timers of one timestamp: a single entry, a set of several, or None if all were deleted.
-_Bucket = _Entry | set[_Entry] | None
+#: A timer of one timestamp: its canonical key, or (_NAMESPACED, canonical key, namespace).
+_Entry = Any
+#: Marks a timer with a namespace. No key holds it.
+_NAMESPACED: Final[Any] = object()
+#: Stands for the timers of a timestamp that were all deleted.
+_EMPTIED: Final[Any] = object()
+#: The timers of one timestamp: a single entry, a set of several, or _EMPTIED.
+_Bucket = Any
 
 _log = logging.getLogger(__name__)
 
@@ -46,7 +51,9 @@ class TimerQueue:
         #: a change.
         self._several: set[int] = set()
         self._frozen: set[int] = set()
-        #: Number of timestamps whose bucket is None.
+        #: True if some timer may have a namespace.
+        self._namespaced = False
+        #: Number of timestamps whose bucket is _EMPTIED.
         self._emptied = 0
         #: The timestamp that is firing, with its timers as a heap of (encoded key, order of namespace,
         #: entry), including deleted ones. None unless a timestamp with several timers is firing.
@@ -58,24 +65,27 @@ class TimerQueue:
 
     def register(self, timestamp: int, key: Any, namespace: Any = None) -> None:
         """Adds a timer of a canonical key; no effect if it is registered already."""
-        entry = (key, namespace)
+        entry = key
+        if namespace is not None:
+            entry = _NAMESPACED, key, namespace
+            self._namespaced = True
         buckets = self._buckets
         if timestamp not in buckets:
             buckets[timestamp] = entry
             heappush(self._times, timestamp)
         else:
             bucket = buckets[timestamp]
-            if bucket is None:
-                buckets[timestamp] = entry
-                self._emptied -= 1
-            elif type(bucket) is set:
+            if bucket.__class__ is set:
                 if entry in bucket:
                     return
-                self._changing(timestamp, bucket).add(entry)
-            elif bucket == entry:
+                (self._changing(timestamp, bucket) if timestamp in self._frozen else bucket).add(entry)
+            elif bucket is _EMPTIED:
+                buckets[timestamp] = entry
+                self._emptied -= 1
+            elif bucket is entry or bucket == entry:
                 return
             else:
-                buckets[timestamp] = {bucket, entry}  # type: ignore[arg-type]
+                buckets[timestamp] = {bucket, entry}
                 self._several.add(timestamp)
         self._count += 1
         if timestamp == self._front_time:
@@ -83,14 +93,14 @@ class TimerQueue:
 
     def delete(self, timestamp: int, key: Any, namespace: Any = None) -> None:
         """Removes a timer; no effect if it is missing."""
-        if self._discard(timestamp, (key, namespace)):
+        if self._discard(timestamp, key if namespace is None else (_NAMESPACED, key, namespace)):
             self._count -= 1
             if self._emptied > _LEAST_SWEEP and self._emptied * 2 > len(self._times):
                 self._sweep()
 
     def _discard(self, timestamp: int, entry: _Entry) -> bool:
-        bucket = self._buckets.get(timestamp)
-        if bucket is None:
+        bucket = self._buckets.get(timestamp, _EMPTIED)
+        if bucket is _EMPTIED:
             return False
         if type(bucket) is set:
             if entry not in bucket:
@@ -100,9 +110,9 @@ class TimerQueue:
                 return True
             self._several.discard(timestamp)
             self._frozen.discard(timestamp)
-        elif bucket != entry:
+        elif bucket is not entry and bucket != entry:
             return False
-        self._buckets[timestamp] = None
+        self._buckets[timestamp] = _EMPTIED
         self._emptied += 1
         return True
 
@@ -114,7 +124,7 @@ class TimerQueue:
         return copied
 
     def _sweep(self) -> None:
-        self._buckets = {time: bucket for time, bucket in self._buckets.items() if bucket is not None}
+        self._buckets = {time: bucket for time, bucket in self._buckets.items() if bucket is not _EMPTIED}
         self._times = list(self._buckets)
         heapify(self._times)
         self._emptied = 0
@@ -127,7 +137,7 @@ class TimerQueue:
     def first_timestamp(self) -> int | None:
         """Time of the earliest timer of this queue itself."""
         times, buckets = self._times, self._buckets
-        while times and buckets[times[0]] is None:
+        while times and buckets[times[0]] is _EMPTIED:
             del buckets[heappop(times)]
             self._emptied -= 1
         return times[0] if times else None
@@ -152,12 +162,12 @@ class TimerQueue:
                 entry = heappop(self._front)[2]
         self._discard(timestamp, entry)
         self._count -= 1
-        if timestamp == self._front_time and self._buckets[timestamp] is None:
+        if timestamp == self._front_time and self._buckets[timestamp] is _EMPTIED:
             self._front_time = None
             self._front = []
-        return timestamp, entry[0], entry[1]
+        return timestamp, *_parts(entry)
 
-    def pop_any(self, limit: int) -> _Entry | None:
+    def pop_any(self, limit: int) -> tuple[Any, Any] | None:
         """Removes a timer of the earliest time, if that is `limit` at most: (key, namespace); None if there is none.
 
         Timers of one time come in any order, which spares the encoding of their keys. Call it or `pop`, never both.
@@ -165,16 +175,37 @@ class TimerQueue:
         timestamp = self.first_timestamp()
         if timestamp is None or timestamp > limit:
             return None
-        bucket: Any = self._buckets[timestamp]
+        bucket = self._buckets[timestamp]
         self._count -= 1
         if type(bucket) is not set:
-            entry: _Entry = bucket
+            entry = bucket
         elif len(bucket) == 1:
             (entry,) = bucket
         else:
-            return self._changing(timestamp, bucket).pop()
+            return _parts(self._changing(timestamp, bucket).pop())
         self._discard(timestamp, entry)
-        return entry
+        return _parts(entry)
+
+    def take_keys(self, timestamp: int, most: int) -> Sequence[Any]:
+        """Removes up to `most` of the timers of a time, and returns their keys; for timers without namespaces.
+
+        The keys come in any order, which spares their encoding. Call it or `pop`, never both.
+        """
+        bucket = self._buckets[timestamp]
+        if type(bucket) is not set:
+            keys = [bucket]
+        elif len(bucket) > most:
+            bucket = self._changing(timestamp, bucket)
+            self._count -= most
+            return [bucket.pop() for _ in range(most)]
+        else:
+            keys = list(bucket)
+            self._several.discard(timestamp)
+            self._frozen.discard(timestamp)
+        self._buckets[timestamp] = _EMPTIED
+        self._emptied += 1
+        self._count -= len(keys)
+        return keys
 
     def drain(self) -> list[Timer]:
         """Removes all timers and returns them."""
@@ -188,10 +219,10 @@ class TimerQueue:
 
     # ------------------------------------------------------------------ TimerSection
 
-    def snapshot_timers(self) -> Collection[Timer]:
+    def snapshot_timers(self) -> FrozenTimers:
         """The present timers; see TimerSection."""
         self._frozen = self._several.copy()
-        return _FrozenTimers(self._buckets.copy(), self._count)
+        return FrozenTimers(self._buckets.copy(), self._count, self._namespaced)
 
     def restore_timers(self, timers: Iterable[Timer]) -> None:
         """Registers the timers of a snapshot."""
@@ -199,12 +230,13 @@ class TimerQueue:
             self.register(timer.timestamp, timer.key, timer.namespace)
 
 
-class _FrozenTimers(Collection[Timer]):
+class FrozenTimers(Collection[Timer]):
     """The timers of a queue at the cut of a snapshot."""
 
-    def __init__(self, buckets: dict[int, _Bucket], count: int) -> None:
+    def __init__(self, buckets: dict[int, _Bucket], count: int, namespaced: bool) -> None:
         self._buckets = buckets
         self._count = count
+        self._namespaced = namespaced
 
     def __len__(self) -> int:
         return self._count
@@ -212,17 +244,49 @@ class _FrozenTimers(Collection[Timer]):
     def __iter__(self) -> Iterator[Timer]:
         for timestamp, bucket in self._buckets.items():
             if type(bucket) is set:
-                for key, namespace in bucket:
-                    yield Timer(timestamp, key, namespace)
-            elif bucket is not None:
-                yield Timer(timestamp, *bucket)
+                for entry in bucket:
+                    yield Timer(timestamp, *_parts(entry))
+            elif bucket is not _EMPTIED:
+                yield Timer(timestamp, *_parts(bucket))
 
     def __contains__(self, timer: object) -> bool:
         return any(timer == each for each in self)
 
+    def pieces(self, size: int) -> Iterator[tuple[list[Any], list[tuple[int, Any]]]]:
+        """Keys, and pairs of timestamp and namespace, at most `size` at a time.
+
+        No step looks at timers one by one as long as none has a namespace.
+        """
+        keys: list[Any] = []
+        pairs: list[tuple[int, Any]] = []
+        for timestamp, bucket in self._buckets.items():
+            if bucket is _EMPTIED:
+                continue
+            entries = iter(bucket if type(bucket) is set else (bucket,))
+            while piece := list(islice(entries, size - len(keys))):
+                if self._namespaced:
+                    parts = list(map(_parts, piece))
+                    keys += [key for key, _ in parts]
+                    pairs += [(timestamp, namespace) for _, namespace in parts]
+                else:
+                    keys += piece
+                    pairs += [(timestamp, None)] * len(piece)
+                if len(keys) >= size:
+                    yield keys, pairs
+                    keys, pairs = [], []
+        if keys:
+            yield keys, pairs
+
+
+def _parts(entry: _Entry) -> tuple[Any, Any]:
+    """Key and namespace of an entry."""
+    if entry.__class__ is tuple and entry and entry[0] is _NAMESPACED:
+        return entry[1], entry[2]
+    return entry, None
+
 
 def _ordered(entry: _Entry) -> tuple[bytes, Any, _Entry]:
-    key, namespace = entry
+    key, namespace = _parts(entry)
     return encode_key(key), () if namespace is None else namespace, entry
 
 

@@ -24,6 +24,7 @@ from yarrow.common.typeinfo import (
     TypeInformation,
 )
 from yarrow.common.types import Row, positional_row
+from yarrow.runtime.data.serializers.tuple_lists import TupleListTypeInfo, list_of
 from yarrow.runtime.snapshot.errors import StateMigrationError
 
 Convert = Callable[[Any], Any]
@@ -60,6 +61,9 @@ def conversion(was: TypeInformation, now: TypeInformation, place: StatePlace) ->
     """
     if was == now:
         return None
+    if isinstance(now, TupleListTypeInfo):
+        tuples = conversion(was, now.stored_type, place)
+        return lambda value: list_of(value if tuples is None else tuples(value))
     if isinstance(was, BasicTypeInfo) and isinstance(now, BasicTypeInfo):
         return _basic(was, now, place)
     if isinstance(was, RowTypeInfo) and isinstance(now, RowTypeInfo):

@@ -11,8 +11,12 @@ from typing import Any, Protocol
 
 from yarrow.container.codegen.code_writer import CodeWriter
 from yarrow.container.codegen.user_calls import generate_told
-from yarrow.container.operators.rows.keyed_aggregation import TableVariables, generate_new_value
-from yarrow.container.state.value_table import ValueTable
+from yarrow.container.operators.rows.keyed_aggregation import (
+    TableVariables,
+    generate_entries,
+    generate_new_value,
+)
+from yarrow.container.state.value_table import MISSING, ValueTable
 
 
 class Explains(Protocol):
@@ -37,14 +41,14 @@ class ExplainedCalls:
         self._raised = f"{code.bind('explain', explains.explain)}({value}, {key}"
 
     @contextmanager
-    def block(self) -> Iterator[None]:
-        """Lines that call the user's function."""
+    def block(self, *more: str) -> Iterator[None]:
+        """Lines that call the user's function; `more` are further arguments of `explain`."""
         code, error = self._code, self._code.fresh("e")
         with code.block("try:"):
             yield
         with code.block(f"except Exception as {error}:"):
             generate_told(code, error)
-            code.line(f"raise {self._raised}, {error}) from {error}")
+            code.line(f"raise {', '.join((self._raised, error, *more))}) from {error}")
 
 
 def generate_look(
@@ -68,3 +72,37 @@ def generate_look(
     code.at_start(f"{table.sharded} = {table.shards} > 1")
     generate_new_value(code, table, key, first=lambda _: first(), update=found)
     return table
+
+
+def generate_found(code: CodeWriter, values: ValueTable, key: str, missing: str) -> tuple[str, str]:
+    """Generates the look at a key where keys are often new: such a key costs no exception, and mostly no call.
+
+    Returns the variables of its value, `missing` if it has none, and of the dict where the row must write at the key.
+    """
+    live, entries, shards, sharded = (
+        code.bind("live", values.live),
+        code.fresh("s"),
+        code.fresh("n"),
+        code.fresh("b"),
+    )
+    table = TableVariables(live, entries, shards, sharded, code.bind("miss", values.miss))
+    is_whole, found = code.fresh("w"), code.fresh("p")
+    code.at_start(f"{table.entries} = {table.live}[0]")
+    code.at_start(f"{table.shards} = len({table.live})")
+    code.at_start(f"{table.sharded} = {table.shards} > 1")
+    code.at_start(f"{is_whole} = {code.bind('table', values)}.whole is not None")
+    with code.block("try:"):
+        generate_entries(code, table, key)
+        code.line(f"{found} = {table.entries}.get({key})")
+    with code.block("except TypeError:"):
+        # `miss` refuses the key.
+        code.line(f"{found} = None")
+    with code.block(f"if {found} is None:"):
+        # Numbers and strings are canonical keys.
+        with code.block(f"if {is_whole} and ({key}.__class__ is int or {key}.__class__ is str):"):
+            code.line(f"{found} = {missing}")
+        with code.block("else:"):
+            code.line(f"{key}, {table.entries}, {found} = {table.miss}({key})")
+            with code.block(f"if {found} is {code.bind_as('MISSING', MISSING)}:"):
+                code.line(f"{found} = {missing}")
+    return found, table.entries

@@ -16,9 +16,14 @@ from yarrow.runtime.data.elements import MAX_TIMESTAMP
 #: A session as it is stored: start, end, time of its timer, what it keeps (None = nothing). A session whose timer is
 #: due before its end has not fired. One that has fired waits for the end of its lateness.
 Session = tuple[int, int, int, Any]
+#: The sessions of a key as their list is in memory: see runtime.data.serializers.tuple_lists.
+Sessions = tuple[Any, ...]
+#: The number of parts of a session, and the place of its end among them.
+WIDTH: Final = 4
+END: Final = 1
 
 _START: Final = itemgetter(0)
-_END: Final = itemgetter(1)
+_END: Final = itemgetter(END)
 
 
 def touching(sessions: Sequence[Session], start: int, end: int) -> tuple[int, int]:

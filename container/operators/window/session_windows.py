@@ -1,14 +1,13 @@
 """SessionWindows: sessions of event time with one gap, the default trigger, and reduce or aggregate.
 
-Owner: the task thread. The state of a key is a short list of its sessions. Generated code handles the row that
-prolongs the last session; all other rows are taken out of line. A session has one timer, which is armed again when it
-comes too early. See docs/design/0042-sessions-and-counts.md.
+Owner: the task thread. The state of a key is the list of its sessions. Generated code handles the row that
+prolongs the last session, or begins one behind it; all other rows are taken out of line. A session has one timer, which
+is armed again when it comes too early. See docs/design/0042-sessions-and-counts.md.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from itertools import islice
+from collections.abc import Iterator, Sequence
 from math import inf
 from typing import Any, Final
 
@@ -18,9 +17,12 @@ from yarrow.container.operators.base import Emit, OperatorContext, declared_type
 from yarrow.container.operators.process.process_function import EVENT_TIMERS
 from yarrow.container.operators.registry import runs
 from yarrow.container.operators.rows.key_selection import generate_key
-from yarrow.container.operators.window.key_folding import ExplainedCalls, generate_look
+from yarrow.container.operators.window.key_folding import ExplainedCalls, generate_found
 from yarrow.container.operators.window.session_rules import (
+    END,
+    WIDTH,
     Session,
+    Sessions,
     begun,
     has_fired,
     time_of_removal,
@@ -42,15 +44,23 @@ from yarrow.datastream.window import TimeWindow
 from yarrow.runtime.common.clock import perf_counter
 from yarrow.runtime.data.elements import MAX_TIMESTAMP, MIN_TIMESTAMP
 from yarrow.runtime.data.keys import canonicalize, user_key
+from yarrow.runtime.data.serializers.tuple_lists import (
+    TupleListTypeInfo,
+    appended,
+    list_of,
+    tuples_of,
+    without_first,
+)
 from yarrow.runtime.graph.window_spec import (
     AllSessionWindowOperator,
     SessionWindowOperator,
+    WindowKind,
 )
 
-#: The sessions of a key that has none: one that contains no row.
-_NO_SESSION: Final[tuple[Session, ...]] = ((0, -1, 0, None),)
-#: Most results that leave in one list.
-_RESULTS_AT_ONCE: Final = 256
+#: The sessions of a key that has none: one that no row prolongs, and behind which each row begins another.
+_NO_SESSION: Final[Sessions] = (0, MIN_TIMESTAMP, 0, None)
+#: Most timers whose sessions fire together, between two looks at the clock.
+_KEYS_AT_ONCE: Final = 256
 
 
 @runs(SessionWindowOperator, AllSessionWindowOperator)
@@ -69,11 +79,13 @@ class SessionWindows(WindowingBase):
         self.emits_state = self._lateness > 0
         kept = contents_type(declared_type(spec.kept_type), rows=False)
         number = Types.LONG()
-        stored = Types.LIST(Types.TUPLE([number, number, number, kept]))
+        stored = TupleListTypeInfo(Types.TUPLE([number, number, number, kept]))
         self._table: ValueTable = context.state.value_table(SESSIONS, stored)
         #: True if a session that ends only emits its value: there is no window function and no lateness.
         self._ends_alone = spec.window_function is None and not self._lateness
         self._values = SessionValues.of(spec, context, self._combining)
+        #: Makes the result of what a session keeps; None = they are the same.
+        self._shown = None if spec.kind is WindowKind.REDUCED else self._values.shown
         self.emits_lists = self._ends_alone and self._results_stay
         context.state.register_timers(EVENT_TIMERS, self._timers.event_timers)
         #: A restored operator fires what its watermark had made due before it takes a row.
@@ -95,34 +107,39 @@ class SessionWindows(WindowingBase):
         key = generate_key(code, self._selector, value, table if is_head else None)
         if self.uses_current_key:
             code.line(f"{code.bind('state', self.context.state)}.current_key = {key}")
-        owes, sessions, hot = code.fresh("o"), code.fresh("p"), code.fresh("h")
+        owes, hot = code.fresh("o"), code.fresh("h")
         code.at_start(f"{owes} = {code.bind('owes', self.owes)}()")
         calls = ExplainedCalls(code, self, key, value)
         no_session = code.bind("no_session", _NO_SESSION)
-        entries = generate_look(
-            code,
-            table,
-            key,
-            first=lambda: code.line(f"{sessions} = {no_session}"),
-            found=lambda found: code.line(f"{sessions} = {found}"),
-        ).entries
-        start, end, due, kept = (code.fresh(name) for name in ("lo", "hi", "d", "a"))
-        code.line(f"{start}, {end}, {due}, {kept} = {sessions}[-1]")
-        error = code.fresh("e")
+        sessions, entries = generate_found(code, table, key, no_session)
+        start, end, due, kept = session = tuple(code.fresh(name) for name in ("lo", "hi", "d", "a"))
+        alone, error = code.fresh("n"), code.fresh("e")
+        code.line(f"{alone} = len({sessions}) == {WIDTH}")
+        code.line(f"{start}, {end}, {due}, {kept} = {sessions} if {alone} else {sessions}[:{WIDTH}]")
         with code.block("try:"):
+            # A row before the last session must not touch the session before that one.
+            end_before = f"{sessions}[{WIDTH}][{sessions}[{WIDTH + 2}] - 1][{END}]"
             code.line(
                 f"{hot} = {start} - {self._gap} <= {time} <= {end} and {due} < {end} and not {owes}"
-                f" and ({time} >= {start} or len({sessions}) == 1)"
+                f" and ({time} >= {start} or {alone} or {time} > {end_before})"
             )
         with code.block(f"except TypeError as {error}:"):
             refuse = code.bind("refuse_time", self.refuse_time)
             code.line(f"raise {refuse}({value}, {key}, {time}, {error}) from {error}")
+        written = f"{entries}[{key}] ="
         with code.block(f"if {hot}:"):
             self._generate_prolonged(code, calls, (key, value, time), (start, end, kept))
-            code.line(f"{sessions}[-1] = {start}, {end}, {due}, {kept}")
-            code.line(f"{entries}[{key}] = {sessions}")
-        begin = f"{code.bind('begin', self.begin)}({key}, {entries}, {value}, {time})"
-        with code.block(f"elif {sessions} is not {no_session} or not {begin}:"):
+            last = ", ".join(session)
+            code.line(f"{written} ({last}) if {alone} else ({last}, *{sessions}[{WIDTH}:])")
+        watermark = f"{code.bind('timers', self._timers)}.watermark"
+        ahead = f"{watermark} < {time} + {self._gap - 1} < {MAX_TIMESTAMP}"
+        with code.block(f"elif {time} > {end} and {ahead} and not {owes}:"):
+            kept = self._generate_begun(code, calls, (key, value, time), (due, kept))
+            begun = f"({time}, {due} + 1, {due}, {kept})"
+            behind = f"{code.bind('appended', appended)}({sessions}, {WIDTH}, {begun})"
+            code.line(f"{written} {begun} if {sessions} is {no_session} else {behind}")
+            code.line(f"{code.bind('register', self._timers.event_timers.register)}({due}, {key})")
+        with code.block("else:"):
             result, stamp = code.fresh("v"), code.fresh("t")
             take = code.bind("take", self.take)
             with code.block(f"for {result}, {stamp} in {take}({key}, {value}, {timestamp}):"):
@@ -155,26 +172,21 @@ class SessionWindows(WindowingBase):
             with code.block(f"if {end} > {MAX_TIMESTAMP}:"):
                 code.line(f"raise {code.bind('refuse_end', self.refuse_end)}({value}, {key}, {time})")
 
+    def _generate_begun(
+        self, code: CodeWriter, calls: ExplainedCalls, row: tuple[str, str, str], session: tuple[str, str]
+    ) -> str:
+        """Generates what a row keeps that begins the last session of its key; returns the variable."""
+        (_, value, time), (due, kept) = row, session
+        combination = Combination.of(self._spec, self._combining, self.context)
+        code.line(f"{due} = {time} + {self._gap - 1}")
+        added = combination.generate_row(code, value)
+        with calls.block(time):
+            combination.generate_first(code, kept, added)
+        return combination.generate_kept(code, kept)
+
     def owes(self) -> bool:
         """True while a restored operator has not fired what was due."""
         return self._owes
-
-    def begin(self, key: Any, entries: dict[Any, Any], row: Any, timestamp: int) -> bool:
-        """Takes a row whose canonical key has no session, in most cases; False = `take` has to take it."""
-        end = timestamp + self._gap
-        ahead = self._timers.watermark < end - 1 < MAX_TIMESTAMP
-        if self._owes or not ahead or timestamp == MIN_TIMESTAMP:
-            return False
-        self.context.state.current_key = key
-        try:
-            kept = self._values.together((), row)
-        except OperatorFailure:
-            raise
-        except Exception as error:
-            raise self._failure_in(short_record(row), TimeWindow(timestamp, end), error) from error
-        entries[key] = [(timestamp, end, end - 1, kept)]
-        self._timers.event_timers.register(end - 1, key)
-        return True
 
     def take(self, key: Any, row: Any, timestamp: int) -> Results:
         """Takes a row that begins a session, joins sessions, comes before them, is late, or makes one fire again."""
@@ -187,13 +199,13 @@ class SessionWindows(WindowingBase):
         if end > MAX_TIMESTAMP:
             raise self.refuse_end(row, key, timestamp)
         canonical, entries, found = self._table.find(canonicalize(key))
-        sessions: list[Session] = [] if found is MISSING else found
+        sessions: list[Session] = [] if found is MISSING else tuples_of(found, WIDTH)
         first, behind = touching(sessions, start, end)
         joined = sessions[first:behind]
         if not joined and self._is_late(TimeWindow(start, end)):
             if sessions:
                 # Whoever looks at a key of a table writes it.
-                entries[canonical] = sessions
+                entries[canonical] = found
             yield from self._late_row(row, timestamp, late=True, windows=(TimeWindow(start, end),))
             return
         if joined:
@@ -201,7 +213,7 @@ class SessionWindows(WindowingBase):
         window, watermark = TimeWindow(start, end), self._timers.watermark
         if joined and self._is_late(window):
             # A savepoint with a greater lateness kept what it joins.
-            entries[canonical] = sessions
+            entries[canonical] = found
             yield from self._late_row(row, timestamp, late=True, windows=(window,))
             return
         due = time_of_timer(joined, end, watermark, self._lateness)
@@ -210,7 +222,7 @@ class SessionWindows(WindowingBase):
             kept = self._values.together(joined, row)
             sessions[first:behind] = [(start, end, due, kept)]
             self._set_timer(canonical, due, joined, sessions)
-            entries[canonical] = sessions
+            entries[canonical] = list_of(sessions)
             if fires:
                 yield from self._results(key, window, kept)
         except OperatorFailure:
@@ -236,10 +248,13 @@ class SessionWindows(WindowingBase):
         """See Explains."""
         return refuse_none(self.name, SESSIONS)
 
-    def explain(self, row: Any, key: Any, error: Exception) -> Exception:
-        """See Explains: the row belongs to the last session of its key."""
+    def explain(self, row: Any, key: Any, error: Exception, begun: int | None = None) -> Exception:
+        """See Explains: the row belongs to the last session of its key, or would have `begun` one at that time."""
         self.context.state.current_key = key
-        start, end, _, _ = self._table.find(canonicalize(key))[2][-1]
+        if begun is not None:
+            start, end = begun, begun + self._gap
+        else:
+            start, end, *_ = self._table.find(canonicalize(key))[2]
         return self._failure_in(short_record(row), TimeWindow(start, end), error)
 
     def refuse_end(self, row: Any, key: Any, timestamp: int) -> OperatorFailure:
@@ -262,11 +277,12 @@ class SessionWindows(WindowingBase):
         for value in self._call.fire(key, window, [self._values.shown(kept)]) or ():
             yield value, stamp
 
-    def _on_timer(self, timestamp: int, key: Any, entries: dict[Any, Any], found: list[Session]) -> Results:
+    def _on_timer(self, timestamp: int, key: Any, entries: dict[Any, Any], flat: Sessions) -> Results:
         """Fires, arms again or removes the sessions of a canonical key whose timers are due by the watermark."""
         timers, watermark = self._timers.event_timers, self._timers.watermark
         shown_key = self.context.state.current_key = user_key(key)
         left: list[Session] = []
+        found = tuples_of(flat, WIDTH)
         behind = begun(found, watermark)
         for session in found[:behind]:
             start, end, due, kept = session
@@ -294,35 +310,64 @@ class SessionWindows(WindowingBase):
                 raise self._failure_in(f"timer at {timestamp}", window, error) from error
         found[:behind] = left
         if found:
-            entries[key] = found
+            entries[key] = list_of(found)
         else:
             self._table.remove(key)
 
-    def _fire_alone(
-        self, timestamp: int, key: Any, entries: dict[Any, Any], found: list[Session]
-    ) -> Iterable[tuple[Any, int]] | None:
-        """Fires the only session of a key whose timer is due, or sets its timer anew; None = more is to be done.
+    def _goes_on(self, timestamp: int, key: Any, entries: dict[Any, Any], found: Sessions) -> bool:
+        """True if rows have prolonged the only session of a key since its timer was set; it is armed again."""
+        if len(found) > WIDTH:
+            return False
+        start, end, due, kept = found
+        if due != timestamp or end - 1 <= self._timers.watermark:
+            return False
+        entries[key] = self._armed(key, (start, end, end - 1, kept))
+        return True
 
-        Rows may have prolonged the session since its timer was set. Returns the results.
+    def _end_sessions(
+        self, timestamp: int, keys: Sequence[Any], results: list[Any], times: list[Any]
+    ) -> None:
+        """Fires the sessions of canonical keys whose timers of a time are due, and appends what they give.
+
+        Only for sessions that end alone, and whose results cannot change.
         """
-        (start, end, due, kept), last = found[0], found[0][1] - 1
-        if len(found) > 1 or due != timestamp or due > last:
-            return None
-        if last > self._timers.watermark:
-            found[0] = self._armed(key, (start, end, last, kept))
-            entries[key] = found
-            return ()
-        if kept is None or not self._ends_alone:
-            return None
-        self.context.state.current_key = user_key(key)
-        try:
-            result = self._values.shown(kept)
-        except OperatorFailure:
-            raise
-        except Exception as error:
-            raise self._failure_in(f"timer at {timestamp}", TimeWindow(start, end), error) from error
-        self._table.remove(key)
-        return ((result, last),)
+        table, watermark, shown = self._table, self._timers.watermark, self._shown
+        register, state, whole = self._timers.event_timers.register, self.context.state, self._table.whole
+        for key in keys:
+            if whole is None:
+                _, entries, found = table.find(key)
+            else:
+                entries, found = whole, whole.get(key, MISSING)
+            if found is MISSING:
+                # Its sessions have fired together with an earlier one.
+                continue
+            alone = len(found) == WIDTH
+            start, end, due, kept = found if alone else _first_of_several(found, watermark)
+            last = end - 1
+            if due != timestamp or due > last or kept is None or (last > watermark and not alone):
+                for result, stamp in self._on_timer(timestamp, key, entries, found):
+                    results.append(result)
+                    times.append(stamp)
+            elif last > watermark:
+                # Rows have prolonged the session since its timer was set.
+                entries[key] = start, end, last, kept
+                register(last, key)
+            else:
+                if shown is not None:
+                    state.current_key = user_key(key)
+                    try:
+                        kept = shown(kept)
+                    except Exception as error:
+                        window = TimeWindow(start, end)
+                        raise self._failure_in(f"timer at {timestamp}", window, error) from error
+                results.append(kept)
+                times.append(last)
+                if not alone:
+                    entries[key] = without_first(found, WIDTH)
+                elif whole is None:
+                    table.remove(key)
+                else:
+                    del whole[key]
 
     def _armed(self, key: Any, session: Session) -> Session:
         """Sets the timer of a session."""
@@ -337,20 +382,44 @@ class SessionWindows(WindowingBase):
         return first is not None and first <= self._timers.watermark
 
     def fire_event_timers(self, deadline: float) -> Fired:
-        fired = self._fire_due(deadline)
-        return _in_lists(fired) if self.emits_lists else fired
+        return self._fire_in_lists(deadline) if self.emits_lists else self._fire_due(deadline)
 
-    def _fire_due(self, deadline: float) -> Results:
+    def _fire_in_lists(self, deadline: float) -> Iterator[tuple[list[Any], list[Any]]]:
+        """Results in lists, each with the list of their times."""
         self._owes = False
         timers, limit, fired = self._timers.event_timers, self._timers.watermark, 0
+        results: list[Any] = []
+        times: list[Any] = []
         # No order among the keys of a time is promised.
-        while (time := timers.next_timestamp) is not None and (timer := timers.pop_any(limit)) is not None:
+        while (time := timers.next_timestamp) is not None and time <= limit:
+            keys = timers.take_keys(time, _KEYS_AT_ONCE)
+            fired += len(keys)
+            self._end_sessions(time, keys, results, times)
+            is_over = perf_counter() >= deadline
+            if results and (is_over or len(results) >= _KEYS_AT_ONCE):
+                yield results, times
+                results, times = [], []
+            if is_over:
+                break
+        if results:
+            yield results, times
+        self.fired_timers += fired
+        self.context.state.current_key = NO_KEY
+
+    def _fire_due(self, deadline: float) -> Results:
+        """The same, one after the other: a function may go on with a result once its taker has come back."""
+        if self.emits_lists:
+            for results, times in self._fire_in_lists(deadline):
+                yield from zip(results, times, strict=True)
+            return
+        self._owes = False
+        timers, limit, fired = self._timers.event_timers, self._timers.watermark, 0
+        while (time := timers.next_timestamp) is not None and time <= limit:
+            key, entries, found = self._table.find(timers.take_keys(time, 1)[0])
             fired += 1
-            key, entries, found = self._table.find(timer[0])
             # Its sessions may have fired together with an earlier one.
-            if found is not MISSING:
-                results = self._fire_alone(time, key, entries, found)
-                yield from self._on_timer(time, key, entries, found) if results is None else results
+            if found is not MISSING and not self._goes_on(time, key, entries, found):
+                yield from self._on_timer(time, key, entries, found)
             if perf_counter() >= deadline:
                 break
         self.fired_timers += fired
@@ -362,8 +431,8 @@ class SessionWindows(WindowingBase):
         self._timers.watermark = MIN_TIMESTAMP
 
 
-def _in_lists(fired: Results) -> Fired:
-    """Results in lists, each with the list of their times."""
-    while piece := list(islice(fired, _RESULTS_AT_ONCE)):
-        results, times = zip(*piece, strict=True)
-        yield list(results), list(times)
+def _first_of_several(sessions: Sessions, watermark: int) -> Session:
+    """The first session of a key; one that has no timer, if the watermark has come to the second one too."""
+    before, first, behind = sessions[WIDTH:]
+    second = before[first + 1] if first + 1 < behind else sessions
+    return before[first] if second[0] > watermark else _NO_SESSION

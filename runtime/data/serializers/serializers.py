@@ -53,6 +53,7 @@ from yarrow.runtime.data.serializers.numbers import (
 from yarrow.runtime.data.serializers.texts import BytesCoder, PickledCoder, TextCoder
 from yarrow.runtime.data.serializers.times import DateCoder, InstantCoder, TimeCoder, TimestampCoder
 from yarrow.runtime.data.serializers.transposed_rows import TRANSPOSED, dump_transposed, load_transposed
+from yarrow.runtime.data.serializers.tuple_lists import TupleListCoder, TupleListTypeInfo
 
 __all__ = [
     "ColumnarRows",
@@ -285,6 +286,8 @@ def _coder(type_info: TypeInformation) -> ColumnCoder:
         return ListCoder(_coder(type_info.element_type), nullable=False)
     if isinstance(type_info, (BasicArrayTypeInfo, ObjectArrayTypeInfo, ListTypeInfo)):
         return ListCoder(_coder(type_info.element_type), nullable=True)
+    if isinstance(type_info, TupleListTypeInfo):
+        return TupleListCoder(type_info.width, _coder(type_info.element_type))
     if isinstance(type_info, MapTypeInfo):
         return MapCoder(_coder(type_info.key_type_info), _coder(type_info.value_type_info))
     if isinstance(type_info, PickledBytesTypeInfo):

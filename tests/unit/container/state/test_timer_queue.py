@@ -193,3 +193,49 @@ def test_timers_in_any_order_are_those_up_to_the_limit_by_their_time(
     assert not keys
     assert len(queue) == len({*timers}) - len(due)
     assert {(each.timestamp, each.key) for each in frozen} == {*timers}
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.sampled_from([None, 1, "a", 2.5]))),
+    st.integers(1, 3),
+    st.integers(0, 12),
+)
+def test_keys_that_are_taken_together_are_those_of_the_first_times(
+    timers: list[tuple[int, Any]], most: int, takes: int
+) -> None:
+    queue = queue_of(*timers)
+    frozen = queue.snapshot_timers()
+    left = {*timers}
+    for _ in range(takes):
+        time = queue.next_timestamp
+        assert time == min((at for at, _ in left), default=None)
+        if time is None:
+            break
+        taken = {(time, key) for key in queue.take_keys(time, most)}
+        assert len(taken) == min(most, sum(at == time for at, _ in left))
+        assert taken <= left
+        left -= taken
+    assert len(queue) == len(left)
+    assert {(each.timestamp, each.key) for each in queue.snapshot_timers()} == left
+    assert {(each.timestamp, each.key) for each in frozen} == {*timers}
+
+
+@given(
+    st.sets(
+        st.tuples(
+            st.integers(0, 2), st.sampled_from([None, 1, "a", (1, None)]), st.sampled_from([None, (1, 2)])
+        )
+    ),
+    st.integers(1, 4),
+)
+def test_frozen_timers_come_in_pieces(timers: set[tuple[int, Any, Any]], size: int) -> None:
+    queue = TimerQueue()
+    for timer in timers:
+        queue.register(*timer)
+    pieces = list(queue.snapshot_timers().pieces(size))
+    found = [
+        (time, key, space) for keys, pairs in pieces for key, (time, space) in zip(keys, pairs, strict=True)
+    ]
+    assert sorted(found, key=repr) == sorted(timers, key=repr)
+    assert all(len(keys) == size for keys, _ in pieces[:-1]) and all(keys for keys, _ in pieces)

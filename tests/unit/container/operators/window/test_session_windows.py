@@ -422,9 +422,10 @@ def test_a_row_that_begins_a_session_does_not_walk_over_the_others_of_its_key() 
         return rows.key_by(lambda row: row[0]).window(EventTimeSessionWindows.with_gap(GAP)).reduce(add)
 
     with OperatorHarness(fragment) as harness:
-        harness.push(("a", 1), timestamps=[0])
+        harness.push(*[("a", 1)] * 2, timestamps=[0, 100])
         operator: Any = harness.tasks[0].chain.operators[0]
-        _, entries, found = operator._table.find("a")
-        entries["a"] = walked = WalkedList(found)
-        harness.push(*[("a", 1)] * 20, timestamps=[100 * number for number in range(1, 21)])
+        _, entries, (*last, before, first, behind) = operator._table.find("a")
+        entries["a"] = (*last, walked := WalkedList(before), first, behind)
+        harness.push(*[("a", 1)] * 20, timestamps=[100 * number for number in range(2, 22)])
+        assert operator._table.find("a")[2][-3] is walked
         assert len(walked) == 21 and walked.walks == 0

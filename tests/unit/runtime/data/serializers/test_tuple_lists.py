@@ -1,0 +1,76 @@
+"""Lists of tuples that never change in place, against plain lists: forms, bytes, and older values that stay."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from yarrow.common.typeinfo import Types
+from yarrow.runtime.data.errors import SerializationError
+from yarrow.runtime.data.serializers.serializers import serializer_for
+from yarrow.runtime.data.serializers.tuple_lists import (
+    TupleListTypeInfo,
+    appended,
+    list_of,
+    tuples_of,
+    without_first,
+)
+from yarrow.runtime.snapshot.type_migration import StatePlace, conversion
+
+PAIR = Types.TUPLE([Types.LONG(), Types.STRING()])
+LISTS = TupleListTypeInfo(PAIR)
+pairs = st.tuples(st.integers(0, 9), st.text(max_size=2))
+lists = st.lists(pairs, min_size=1, max_size=5)
+
+
+@given(st.lists(lists, max_size=6))
+def test_the_bytes_are_those_of_lists(values: list[list[Any]]) -> None:
+    plain, kept = serializer_for(Types.LIST(PAIR)), serializer_for(LISTS)
+    data = kept.dump_rows(list(map(list_of, values)))
+    assert data == plain.dump_rows(values)
+    assert [tuples_of(value, 2) for value in kept.load_rows(data)] == values
+    assert LISTS.to_spec() == Types.LIST(PAIR).to_spec()
+
+
+@given(lists, st.lists(st.one_of(pairs, st.none()), max_size=60))
+def test_former_values_stay_as_they_are(first: list[Any], changes: list[Any]) -> None:
+    value, expected = list_of(first), list(first)
+    former = [(value, list(expected))]
+    for change in changes:
+        if change is not None:
+            value = appended(value, 2, change)
+            expected.append(change)
+        elif len(expected) > 1:
+            value = without_first(value, 2)
+            del expected[0]
+        former.append((value, list(expected)))
+        # A value that is gone on with twice.
+        appended(former[len(former) // 2][0], 2, (10, "other"))
+        assert LISTS.accepts(value)
+    assert all(tuples_of(each, 2) == was for each, was in former)
+
+
+def test_a_list_that_grows_and_shrinks_for_ever_stays_short() -> None:
+    value = list_of([(0, "a"), (1, "b"), (2, "c")])
+    for number in range(3, 1000):
+        value = without_first(appended(value, 2, (number, "")), 2)
+    assert tuples_of(value, 2) == [(997, ""), (998, ""), (999, "")]
+    assert len(value[2]) < 50
+
+
+@pytest.mark.parametrize("value", [[(1, "a")], (1,), (1, "a", [], 0), (1, 2), (1, "a", [(1, 2)], 0, 1)])
+def test_other_values_are_refused(value: Any) -> None:
+    assert not LISTS.accepts(value)
+    with pytest.raises(SerializationError):
+        serializer_for(LISTS).dump_rows([value])
+
+
+def test_lists_of_another_type_are_converted() -> None:
+    was = Types.LIST(Types.TUPLE([Types.INT(), Types.STRING()]))
+    convert = conversion(was, LISTS, StatePlace("operator", "state"))
+    assert convert is not None
+    assert convert([(1, "a")]) == (1, "a")
+    assert tuples_of(convert([(1, "a"), (2, "b")]), 2) == [(1, "a"), (2, "b")]
