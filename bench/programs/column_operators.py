@@ -29,13 +29,15 @@ TIMED: Final = pa.schema([("k", pa.int64()), ("kind", pa.int64()), ("v", pa.int6
 class Timed:
     """The map: key, kind, value and time of each number."""
 
-    def __init__(self, keys: int, percent: int, share: int) -> None:
-        """`share`: the numbers of one reader."""
-        self._keys, self._percent, self._share = keys, percent, share
+    def __init__(self, keys: int, percent: int, share: int, *, apart: bool) -> None:
+        """`share`: the numbers of one reader. `apart`: as StampsOfReader has it."""
+        self._keys, self._percent, self._share, self._apart = keys, percent, share, apart
 
     def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         x = batch["x"].to_numpy()
         at = x % self._share * PARALLELISM * 1000 // ROWS_A_SECOND - x * 7919 % DISORDER_MS
+        if self._apart:
+            at += x // self._share
         return pa.record_batch(
             [x * 1_299_709 % self._keys, kind_of(x, self._percent), np.ones_like(x), at], schema=TIMED
         )
@@ -89,12 +91,13 @@ def main() -> None:
             numbers = env.from_source(
                 NumberColumns(count, 65_536), WatermarkStrategy.no_watermarks(), "numbers"
             )
-            timed = Timed(given.keys, given.percent, max(1, count // PARALLELISM))
+            share, apart = max(1, count // PARALLELISM), given.job == INTERVAL_JOIN
+            timed = Timed(given.keys, given.percent, share, apart=apart)
             columns = numbers.map_batches(timed, TIMED)
             return columns.assign_timestamps_and_watermarks(strategy.with_timestamp_column("at")).key_by("k")
 
         if given.job == INTERVAL_JOIN:
-            # Each row meets the row of the other stream that was made of the same number.
+            # Each row meets one row: that of the other stream which was made of the same number.
             pairs = keyed(given.rows // 2).interval_join(keyed(given.rows // 2))
             results = pairs.between(Time.seconds(0), Time.seconds(0)).to_columns()
         else:
