@@ -117,15 +117,14 @@ class SessionWindows(WindowingBase):
         code.line(f"{alone} = len({sessions}) == {WIDTH}")
         code.line(f"{start}, {end}, {due}, {kept} = {sessions} if {alone} else {sessions}[:{WIDTH}]")
         with code.block("try:"):
-            # A row before the last session must not touch the session before that one.
-            end_before = f"{sessions}[{WIDTH}][{sessions}[{WIDTH + 2}] - 1][{END}]"
-            code.line(
-                f"{hot} = {start} - {self._gap} <= {time} <= {end} and {due} < {end} and not {owes}"
-                f" and ({time} >= {start} or {alone} or {time} > {end_before})"
-            )
+            code.line(f"{hot} = {start} - {self._gap} <= {time} <= {end} and {due} < {end} and not {owes}")
+        # A row before the last session must not touch the session before that one.
+        end_before = f"{sessions}[{WIDTH}][{sessions}[{WIDTH + 2}] - 1][{END}]"
         with code.block(f"except TypeError as {error}:"):
             refuse = code.bind("refuse_time", self.refuse_time)
             code.line(f"raise {refuse}({value}, {key}, {time}, {error}) from {error}")
+        with code.block(f"if {hot} and {time} < {start} and not {alone}:"):
+            code.line(f"{hot} = {time} > {end_before}")
         written = f"{entries}[{key}] ="
         with code.block(f"if {hot}:"):
             self._generate_prolonged(code, calls, (key, value, time), (start, end, kept))
