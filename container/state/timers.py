@@ -219,7 +219,7 @@ class TimerQueue:
 
     # ------------------------------------------------------------------ TimerSection
 
-    def snapshot_timers(self) -> FrozenTimers:
+    def snapshot_timers(self) -> Collection[Timer]:
         """The present timers; see TimerSection."""
         self._frozen = self._several.copy()
         return FrozenTimers(self._buckets.copy(), self._count, self._namespaced)

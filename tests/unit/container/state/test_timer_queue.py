@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from yarrow.common.types import Row
 from yarrow.container.state.backend import Timer
-from yarrow.container.state.timers import TimerQueue
+from yarrow.container.state.timers import FrozenTimers, TimerQueue
 from yarrow.runtime.data.keys import NAN, canonicalize, encode_key
 
 
@@ -233,7 +233,9 @@ def test_frozen_timers_come_in_pieces(timers: set[tuple[int, Any, Any]], size: i
     queue = TimerQueue()
     for timer in timers:
         queue.register(*timer)
-    pieces = list(queue.snapshot_timers().pieces(size))
+    frozen = queue.snapshot_timers()
+    assert isinstance(frozen, FrozenTimers)
+    pieces = list(frozen.pieces(size))
     found = [
         (time, key, space) for keys, pairs in pieces for key, (time, space) in zip(keys, pairs, strict=True)
     ]
