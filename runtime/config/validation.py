@@ -73,6 +73,22 @@ _process_log: Final = OnceLog()
 _NAMES_OF_OPTIONS: Final = tuple((frozenset(option.names), option) for option in ALL_OPTIONS)
 
 
+#: Options that a job in BATCH mode does not heed, and what it does instead.
+_UNHEEDED_IN_BATCH: Final[Sequence[tuple[EngineOption[Any], str]]] = (
+    (checkpointing.INTERVAL, "takes no checkpoints"),
+    (
+        execution.SAVEPOINT_PATH,
+        f"begins without state. Set {execution.RUNTIME_MODE.key} to STREAMING to go on from the savepoint",
+    ),
+)
+
+
+def tell_unheeded_in_batch(settings: Settings, log: OnceLog | None = None) -> None:
+    """Logs what a job does not heed that runs in BATCH mode by itself, each key once in the life of the process."""
+    for warning in _unheeded_in_batch(settings):
+        (log or _process_log).say(warning)
+
+
 def validate(settings: Settings, log: OnceLog | None = None) -> None:
     """Raises the one ConfigError that `check` finds, or InvalidConfiguration with all; logs its warnings."""
     findings = check(settings)
@@ -120,7 +136,8 @@ def check(settings: Settings) -> Findings:
             )
     problems += unreadable.values()
     if not unreadable:
-        warnings += _without_effect_in_batch(settings)
+        if settings.get(execution.RUNTIME_MODE) is execution.RuntimeMode.BATCH:
+            warnings += _unheeded_in_batch(settings)
         for rule in RULES:
             problems += rule(settings)
     return Findings(tuple(problems), tuple(warnings))
@@ -134,15 +151,12 @@ def _options_set_in(settings: Settings) -> Iterator[EngineOption[Any]]:
             yield option
 
 
-def _without_effect_in_batch(settings: Settings) -> list[ConfigWarning]:
-    """Checkpoints that a job in BATCH mode does not take."""
-    interval = checkpointing.INTERVAL
-    is_batch = settings.get(execution.RUNTIME_MODE) is execution.RuntimeMode.BATCH
-    name = settings.name_in_use(interval)
-    if not is_batch or name is None:
-        return []
-    text = f"{name}{_set_in(settings, name)} has no effect: a job in BATCH mode takes no checkpoints."
-    return [ConfigWarning(interval.key, text)]
+def _unheeded_in_batch(settings: Settings) -> Iterator[ConfigWarning]:
+    """Checkpoints that a job in BATCH mode does not take, and a savepoint that it does not read."""
+    for option, why in _UNHEEDED_IN_BATCH:
+        if (name := settings.name_in_use(option)) is not None:
+            text = f"{name}{_set_in(settings, name)} has no effect: a job in BATCH mode {why}."
+            yield ConfigWarning(option.key, text)
 
 
 def _set_in(settings: Settings, key: str) -> str:

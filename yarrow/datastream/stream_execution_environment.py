@@ -38,7 +38,7 @@ from yarrow.datastream.program.user_functions import declares_blocking, require_
 from yarrow.runtime.common.errors import UnsupportedFeatureError, YarrowError
 from yarrow.runtime.common.ids import IdFactory, JobID, RandomIdFactory
 from yarrow.runtime.config.settings import Settings
-from yarrow.runtime.config.validation import validate
+from yarrow.runtime.config.validation import tell_unheeded_in_batch, validate
 from yarrow.runtime.config.values.errors import ConfigError
 from yarrow.runtime.graph.batch.batch_rules import in_mode
 from yarrow.runtime.graph.batch.blocking_exchange import refuse_endless_results
@@ -371,6 +371,8 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         )
         if job_graph.job_type is JobType.STREAMING:
             refuse_endless_results(graph, self._unbounded)
+        else:
+            tell_unheeded_in_batch(settings)
         for made in graph.nodes:
             # It may hold a whole collection.
             self._bounded.pop(made, None)

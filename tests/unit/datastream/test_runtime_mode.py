@@ -17,8 +17,8 @@ from yarrow.runtime.graph.states import JobType
 M = RuntimeExecutionMode
 
 
-def bounded(mode: RuntimeExecutionMode) -> StreamExecutionEnvironment:
-    env = environment()
+def bounded(mode: RuntimeExecutionMode, settings: dict[str, str] | None = None) -> StreamExecutionEnvironment:
+    env = environment(settings=settings)
     env.set_runtime_mode(mode)
     env.from_sequence(1, 9).map(str).print()
     return env
@@ -56,10 +56,12 @@ def test_a_source_without_an_end_runs_as_a_stream_or_is_refused_by_name() -> Non
 def test_checkpoints_are_accepted_and_the_program_hears_that_they_have_no_effect(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(validation, "_process_log", OnceLog())
-    for mode, told in ((M.STREAMING, False), (M.BATCH, True)):
-        env = bounded(mode)
+    for mode, times in ((M.STREAMING, 0), (M.BATCH, 1), (M.AUTOMATIC, 1)):
+        monkeypatch.setattr(validation, "_process_log", OnceLog())
+        env = bounded(mode, {"execution.state-recovery.path": "/savepoints/one"})
         env.enable_checkpointing(1000)
+        caplog.clear()
         with caplog.at_level(logging.WARNING):
             env.get_job_graph()
-        assert ("a job in BATCH mode takes no checkpoints" in caplog.text) is told
+        assert caplog.text.count("a job in BATCH mode takes no checkpoints") == times
+        assert caplog.text.count("a job in BATCH mode begins without state") == times
