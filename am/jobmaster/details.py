@@ -9,8 +9,8 @@ from collections.abc import Mapping
 
 from yarrow.am.execution.execution_graph import Execution, ExecutionGraph, ExecutionJobVertex
 from yarrow.common.job_status import JobStatus
-from yarrow.runtime.graph.plan import stream_graph_of_job
 from yarrow.runtime.graph.states import ExecutionState
+from yarrow.runtime.graph.translation.plan import stream_graph_of_job
 from yarrow.runtime.rpc.messages import (
     AttemptDetails,
     ExecutionGraphDetails,

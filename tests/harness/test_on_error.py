@@ -24,7 +24,7 @@ from yarrow.datastream.connectors.dead_letters import RECORD_PICKLED, RECORD_SHO
 from yarrow.runtime.common.errors import InvalidProgramError
 from yarrow.runtime.data.keys import encode_key
 from yarrow.runtime.data.serializers.serializers import serializer_for
-from yarrow.runtime.graph.plan import execution_plan, execution_plan_of_job
+from yarrow.runtime.graph.translation.plan import execution_plan, execution_plan_of_job
 from yarrow.testing.operator_harness import FragmentFailedError, OperatorHarness
 
 ODD = [1, 3, 5, 7, 9]

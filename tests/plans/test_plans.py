@@ -16,7 +16,7 @@ import pytest
 from tests.plans.programs import PROGRAMS, Program
 from tests.unit.runtime.graph.programs import environment
 from yarrow.runtime.graph.job_graph import JobGraph, JobVertex, decode_job_graph, encode_job_graph
-from yarrow.runtime.graph.plan import execution_plan_of_job, stream_graph_of_job
+from yarrow.runtime.graph.translation.plan import execution_plan_of_job, stream_graph_of_job
 
 FOLDER = Path(__file__).parent
 

@@ -30,9 +30,9 @@ from yarrow.runtime.graph.job_graph import (
     UserCode,
 )
 from yarrow.runtime.graph.operator_spec import PartitionerKind, PartitionerSpec, StreamKind
-from yarrow.runtime.graph.plan import job_plan
 from yarrow.runtime.graph.spark_stage_spec import SparkStageOperator
 from yarrow.runtime.graph.states import JobType
+from yarrow.runtime.graph.translation.plan import job_plan
 
 #: A stage is one task: Spark divides its work.
 _TASKS, _KEY_GROUPS = 1, 1

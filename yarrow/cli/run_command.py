@@ -133,7 +133,7 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 def info(program: Program, config: Settings, code: bool = False) -> None:
     """Prints the plan of the program's first job, or its generated code; nothing is started."""
-    from yarrow.runtime.graph.plan import execution_plan_of_job
+    from yarrow.runtime.graph.translation.plan import execution_plan_of_job
 
     graph = planned_graph(program, config)
     if code:

@@ -44,13 +44,13 @@ from yarrow.runtime.graph.batch.batch_rules import in_mode
 from yarrow.runtime.graph.batch.blocking_exchange import refuse_endless_results
 from yarrow.runtime.graph.executor import changed_as_wanted, executor_for, only_plans, with_history
 from yarrow.runtime.graph.job_graph import JobGraph, ResultPartitionType, UserCode
-from yarrow.runtime.graph.job_graph_generator import generate_job_graph
 from yarrow.runtime.graph.operator_spec import ColumnScan, SourceFunctionOperator, SourceOperator, StreamKind
-from yarrow.runtime.graph.plan import execution_plan
 from yarrow.runtime.graph.states import JobType
 from yarrow.runtime.graph.stream_graph import StreamGraph
-from yarrow.runtime.graph.stream_graph_generator import GraphSettings, generate_stream_graph
 from yarrow.runtime.graph.transformations import SpecTransformation
+from yarrow.runtime.graph.translation.job_graph_generator import generate_job_graph
+from yarrow.runtime.graph.translation.plan import execution_plan
+from yarrow.runtime.graph.translation.stream_graph_generator import GraphSettings, generate_stream_graph
 
 if TYPE_CHECKING:
     from yarrow.datastream.program.asked_source import AskedSource

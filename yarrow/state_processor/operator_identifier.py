@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from yarrow.runtime.common.ids import OperatorID
-from yarrow.runtime.graph.operator_ids import operator_id_of_uid
+from yarrow.runtime.graph.translation.operator_ids import operator_id_of_uid
 from yarrow.runtime.snapshot.handles import OperatorState
 from yarrow.state_processor.errors import StateProcessorError
 

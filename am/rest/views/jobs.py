@@ -37,8 +37,8 @@ from yarrow.common.job_status import JobStatus
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.config.values.errors import ConfigError
 from yarrow.runtime.config.values.option import EngineOption
-from yarrow.runtime.graph.plan import BLOCKING
 from yarrow.runtime.graph.states import ExecutionState, JobType
+from yarrow.runtime.graph.translation.plan import BLOCKING
 from yarrow.runtime.rpc.messages import (
     ExecutionGraphDetails,
     JobOverview,

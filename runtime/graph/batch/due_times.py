@@ -14,7 +14,7 @@ from yarrow.runtime.config.options import pipeline
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.graph.batch.pipeline_plan import is_pipeline, with_pipeline_plan
 from yarrow.runtime.graph.job_graph import JobGraph, JobVertex
-from yarrow.runtime.graph.plan import job_plan
+from yarrow.runtime.graph.translation.plan import job_plan
 
 
 def with_due_time(graph: JobGraph, due: Mapping[str, str]) -> JobGraph:

@@ -21,7 +21,7 @@ from yarrow.runtime.data.key_groups import (
     key_hash,
 )
 from yarrow.runtime.data.keys import NAN, canonicalize, encode_key
-from yarrow.runtime.graph.job_graph_generator import derived_max_parallelism
+from yarrow.runtime.graph.translation.job_graph_generator import derived_max_parallelism
 
 FOLDER: Final = Path(__file__).parent
 

@@ -21,7 +21,6 @@ from yarrow.datastream.connectors.letter_replay.letters_source import REPLAYED_L
 from yarrow.datastream.connectors.letter_replay.silent_source import SilentSource
 from yarrow.runtime.common.ids import OperatorID
 from yarrow.runtime.graph.job_graph import ResultPartitionType
-from yarrow.runtime.graph.operator_ids import operator_id_of_uid, operator_ids
 from yarrow.runtime.graph.operator_spec import (
     PartitionerKind,
     PartitionerSpec,
@@ -33,6 +32,7 @@ from yarrow.runtime.graph.operator_spec import (
 )
 from yarrow.runtime.graph.stream_graph import DEFAULT_SLOT_SHARING_GROUP, StreamEdge, StreamGraph, StreamNode
 from yarrow.runtime.graph.transformations import ChainingStrategy
+from yarrow.runtime.graph.translation.operator_ids import operator_id_of_uid, operator_ids
 
 _COUNTS_UID = "counts of replayed dead letters"
 

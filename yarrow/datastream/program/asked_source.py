@@ -23,7 +23,7 @@ from yarrow.datastream.program.kept_schemas import (
 from yarrow.runtime.common.errors import InvalidProgramError
 from yarrow.runtime.common.ids import OperatorID
 from yarrow.runtime.config.options import execution
-from yarrow.runtime.graph.operator_ids import operator_id_of_uid
+from yarrow.runtime.graph.translation.operator_ids import operator_id_of_uid
 
 if TYPE_CHECKING:
     from yarrow.runtime.config.settings import Settings

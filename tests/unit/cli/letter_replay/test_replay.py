@@ -27,10 +27,10 @@ from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.data.serializers.serializers import serializer_for
 from yarrow.runtime.graph.executor import DetachedJobClient, LocalFile
 from yarrow.runtime.graph.job_graph import JobGraph
-from yarrow.runtime.graph.operator_ids import operator_ids
 from yarrow.runtime.graph.operator_spec import StreamKind
 from yarrow.runtime.graph.states import JobType
 from yarrow.runtime.graph.stream_graph import StreamGraph, StreamNode
+from yarrow.runtime.graph.translation.operator_ids import operator_ids
 
 Build = Callable[[DataStream], Any]
 

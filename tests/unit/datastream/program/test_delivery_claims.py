@@ -34,7 +34,7 @@ from yarrow.datastream.program.delivery_claims import log_claims
 from yarrow.datastream.program.delivery_rules import ClaimRefusedError
 from yarrow.runtime.common.errors import InvalidProgramError
 from yarrow.runtime.graph.job_graph import JobGraph, decode_job_graph, encode_job_graph
-from yarrow.runtime.graph.plan import stream_graph_of_job
+from yarrow.runtime.graph.translation.plan import stream_graph_of_job
 from yarrow.testing.transactional_files import TransactionalFiles
 
 C = "execution.checkpointing."

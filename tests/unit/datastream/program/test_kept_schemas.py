@@ -6,7 +6,7 @@ import pytest
 
 from yarrow.common.values.kept_schema import KeptSchema
 from yarrow.datastream.program.kept_schemas import StoredSchemas, schemas_by_name, schemas_of_operator
-from yarrow.runtime.graph.operator_ids import operator_id_of_uid
+from yarrow.runtime.graph.translation.operator_ids import operator_id_of_uid
 
 FIRST, SECOND, LATEST = (KeptSchema("orders", f"version {number}", str(number)) for number in (1, 2, 3))
 CUSTOMERS = KeptSchema("customers", "version 1", "customers")

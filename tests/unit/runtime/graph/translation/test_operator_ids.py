@@ -9,7 +9,7 @@ import pytest
 from tests.unit.runtime.graph.programs import environment
 from yarrow.datastream import StreamExecutionEnvironment
 from yarrow.runtime.common.errors import InvalidProgramError
-from yarrow.runtime.graph.operator_ids import operator_id_of_uid
+from yarrow.runtime.graph.translation.operator_ids import operator_id_of_uid
 
 
 def ids_of(build: Callable[[StreamExecutionEnvironment], object]) -> dict[str, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 
-from yarrow.runtime.graph import plan
+from yarrow.runtime.graph.translation import plan
 
 NAME = "".join(map(chr, range(32, 127))) + "äß€"
 

@@ -11,8 +11,8 @@ from hashlib import blake2b
 
 from yarrow.runtime.common.errors import InvalidProgramError
 from yarrow.runtime.common.ids import OperatorID, is_hex_id
-from yarrow.runtime.graph.chaining import chained_edges
 from yarrow.runtime.graph.stream_graph import StreamGraph, StreamNode
+from yarrow.runtime.graph.translation.chaining import chained_edges
 
 _FROM_UID = b"yarrow.uid"
 _FROM_PLACE = b"yarrow.place"

@@ -13,7 +13,6 @@ import msgspec
 from yarrow.runtime.common.errors import InvalidProgramError
 from yarrow.runtime.common.ids import JobID, JobVertexID, OperatorID
 from yarrow.runtime.config.options.pipeline import MAX_MAX_PARALLELISM
-from yarrow.runtime.graph.chaining import chain_name, chain_of, chained_edges, heads
 from yarrow.runtime.graph.job_graph import (
     ChainedEdge,
     JobEdge,
@@ -22,9 +21,10 @@ from yarrow.runtime.graph.job_graph import (
     OperatorDescriptor,
     UserCode,
 )
-from yarrow.runtime.graph.operator_ids import operator_ids
-from yarrow.runtime.graph.plan import job_plan
 from yarrow.runtime.graph.stream_graph import StreamGraph, StreamNode
+from yarrow.runtime.graph.translation.chaining import chain_name, chain_of, chained_edges, heads
+from yarrow.runtime.graph.translation.operator_ids import operator_ids
+from yarrow.runtime.graph.translation.plan import job_plan
 
 #: The smallest derived number of key groups.
 MIN_DERIVED_MAX_PARALLELISM = 128

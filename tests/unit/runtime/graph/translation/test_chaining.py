@@ -10,9 +10,9 @@ import pytest
 from tests.unit.runtime.graph.programs import environment
 from yarrow.datastream import DataStream
 from yarrow.datastream.functions import CoMapFunction
-from yarrow.runtime.graph.chaining import chain_name, chain_of, heads, is_chainable
-from yarrow.runtime.graph.job_graph_generator import derived_max_parallelism
 from yarrow.runtime.graph.stream_graph import StreamGraph
+from yarrow.runtime.graph.translation.chaining import chain_name, chain_of, heads, is_chainable
+from yarrow.runtime.graph.translation.job_graph_generator import derived_max_parallelism
 
 
 @dataclass(frozen=True)
