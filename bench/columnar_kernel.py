@@ -21,10 +21,10 @@ from yarrow.container.operators.columnar.columnar_aggregation import VectorizedA
 from yarrow.runtime.common.ids import JobVertexID
 from yarrow.runtime.data.elements import ArrowBatch, Batch, ControlElement
 from yarrow.runtime.data.serializers.serializers import serializer_for
+from yarrow.runtime.graph.column_spec import ArrowAggregateOperator
 from yarrow.runtime.graph.job_graph import JobEdge, ResultPartitionType
 from yarrow.runtime.graph.operator_spec import (
     AggregateKind,
-    ArrowAggregateOperator,
     ColumnAggregate,
     PartitionerKind,
     PartitionerSpec,

@@ -26,8 +26,8 @@ from tests.support.spark_driver import DriverUnderTest, spark_driver
 from yarrow.batch.dataset import DataSet, ExecutionEnvironment
 from yarrow.batch.dataset.functions import RichMapFunction, RuntimeContext
 from yarrow.common import Configuration, Types
+from yarrow.runtime.graph.connector_spec import CollectOperator
 from yarrow.runtime.graph.job_graph import JobGraph
-from yarrow.runtime.graph.operator_spec import CollectOperator
 
 _PAIR: Final = Types.TUPLE([Types.LONG(), Types.LONG()])
 #: Seconds that a run of an iteration may take.

@@ -22,8 +22,8 @@ from yarrow.datastream.connectors.base import Committer, Sink
 from yarrow.runtime.common.clock import Clock
 from yarrow.runtime.common.ids import JobVertexID, execution_attempt_id
 from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.graph.connector_spec import SinkWriterOperator
 from yarrow.runtime.graph.job_graph import JobGraph, OperatorDescriptor
-from yarrow.runtime.graph.operator_spec import SinkWriterOperator
 from yarrow.runtime.snapshot.plain_values import dump_plain, load_plain
 
 #: `latest_savepoint_id` of writers that must not end transactions of other attempts: each began before it.

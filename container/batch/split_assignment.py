@@ -18,8 +18,8 @@ from yarrow.container.sources.source_events import UNNUMBERED, Message, ReaderIn
 from yarrow.runtime.common.errors import YarrowError
 from yarrow.runtime.common.ids import ExecutionAttemptID, JobVertexID
 from yarrow.runtime.data.checkpoint_options import CheckpointLocation, CheckpointOptions, SnapshotKind
+from yarrow.runtime.graph.connector_spec import SourceOperator
 from yarrow.runtime.graph.job_graph import JobGraph
-from yarrow.runtime.graph.operator_spec import SourceOperator
 
 _SNAPSHOT: Final = 1
 _AS_SAVEPOINT: Final = CheckpointOptions(

@@ -32,8 +32,8 @@ from yarrow.runtime.common.ids import (
     attempt_place,
 )
 from yarrow.runtime.data.checkpoint_options import CheckpointOptions
+from yarrow.runtime.graph.connector_spec import SourceOperator
 from yarrow.runtime.graph.job_graph import OperatorDescriptor
-from yarrow.runtime.graph.operator_spec import SourceOperator
 from yarrow.runtime.graph.states import ExecutionState
 from yarrow.runtime.rpc.messages import (
     JOB_MASTER,

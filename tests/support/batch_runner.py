@@ -37,8 +37,8 @@ from yarrow.runtime.graph.batch import batch_planner
 from yarrow.runtime.graph.batch.batch_iterations import BatchIteration
 from yarrow.runtime.graph.batch.batch_plan import BatchPlan, BatchStage, ExchangeKind
 from yarrow.runtime.graph.batch.history import history_of
+from yarrow.runtime.graph.connector_spec import CollectOperator
 from yarrow.runtime.graph.job_graph import JobGraph
-from yarrow.runtime.graph.operator_spec import CollectOperator
 from yarrow.runtime.security.result_proof import ResultProof
 from yarrow.runtime.snapshot.result_rows import ResultReader, ResultStream
 from yarrow.runtime.snapshot.writing.savepoint_folder import SavepointFolder

@@ -27,8 +27,8 @@ from yarrow.container.protocol.worker_protocol import (
 from yarrow.runtime.common.clock import perf_counter
 from yarrow.runtime.common.ids import AllocationID, ExecutionAttemptID, JobMasterID, JobVertexID, OperatorID
 from yarrow.runtime.data.checkpoint_options import CheckpointLocation, CheckpointOptions, SnapshotKind
+from yarrow.runtime.graph.connector_spec import SourceOperator
 from yarrow.runtime.graph.job_graph import JobGraph, encode_job_graph
-from yarrow.runtime.graph.operator_spec import SourceOperator
 from yarrow.runtime.graph.states import ExecutionState
 from yarrow.runtime.rpc.messages import (
     AcknowledgeCheckpoint,

@@ -8,8 +8,8 @@ from tests.support.batch_runner import BatchRun, run_batch
 from tests.support.counting_ids import CountingIdFactory
 from yarrow.batch.dataset import DataSet, ExecutionEnvironment
 from yarrow.common.configuration import Configuration
+from yarrow.runtime.graph.connector_spec import CollectOperator
 from yarrow.runtime.graph.job_graph import JobGraph
-from yarrow.runtime.graph.operator_spec import CollectOperator
 
 
 def data_set_environment(

@@ -9,6 +9,7 @@ import sys
 from dataclasses import dataclass
 
 from yarrow.runtime.common.ids import JobID, JobVertexID, OperatorID
+from yarrow.runtime.graph.connector_spec import PrintOperator, SourceOperator
 from yarrow.runtime.graph.job_graph import (
     JobEdge,
     JobGraph,
@@ -17,14 +18,7 @@ from yarrow.runtime.graph.job_graph import (
     ResultPartitionType,
     UserCode,
 )
-from yarrow.runtime.graph.operator_spec import (
-    OperatorSpec,
-    PartitionerKind,
-    PartitionerSpec,
-    PrintOperator,
-    SourceOperator,
-    StreamKind,
-)
+from yarrow.runtime.graph.operator_spec import OperatorSpec, PartitionerKind, PartitionerSpec, StreamKind
 
 
 @dataclass(frozen=True, slots=True)

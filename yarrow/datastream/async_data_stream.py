@@ -26,14 +26,14 @@ from yarrow.datastream.program.arrow_schemas import schema_bytes
 from yarrow.datastream.program.graph_builder import declared
 from yarrow.datastream.program.user_functions import require_function
 from yarrow.runtime.common.errors import InvalidProgramError, UnsupportedFeatureError
-from yarrow.runtime.graph.operator_spec import (
+from yarrow.runtime.graph.async_spec import (
     AsyncBatchLimits,
     AsyncByKeyOperator,
     AsyncColumnsOperator,
     AsyncWaitOperator,
     ResultOrder,
-    StreamKind,
 )
+from yarrow.runtime.graph.operator_spec import StreamKind
 
 __all__ = [
     "AsyncDataStream",

@@ -19,9 +19,9 @@ from yarrow.datastream.program.graph_builder import declared
 from yarrow.datastream.window import EventTimeSessionWindows, WindowAssigner
 from yarrow.datastream.windowed_stream import WindowsWithLateness
 from yarrow.runtime.common.errors import InvalidProgramError
+from yarrow.runtime.graph.column_spec import ArrowAggregateOperator
 from yarrow.runtime.graph.operator_spec import (
     AggregateKind,
-    ArrowAggregateOperator,
     ColumnAggregate,
     KeyColumns,
     OperatorSpec,

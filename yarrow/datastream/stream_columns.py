@@ -21,16 +21,14 @@ from yarrow.datastream.program.arrow_schemas import (
 from yarrow.datastream.program.user_functions import declares_blocking
 from yarrow.datastream.program_stream import ProgramStream, S
 from yarrow.runtime.common.errors import InvalidProgramError
-from yarrow.runtime.graph.operator_spec import (
-    BatchContainer,
+from yarrow.runtime.graph.column_spec import (
     BatchFunctionOperator,
     BatchShape,
     ColumnFilterOperator,
     ColumnSelectionOperator,
     ColumnTimestampsOperator,
-    OperatorSpec,
-    StreamKind,
 )
+from yarrow.runtime.graph.operator_spec import BatchContainer, OperatorSpec, StreamKind
 from yarrow.runtime.graph.transformations import Transformation
 
 if TYPE_CHECKING:

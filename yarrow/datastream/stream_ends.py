@@ -14,7 +14,7 @@ from yarrow.datastream.functions import SinkFunction
 from yarrow.datastream.program.added_columns import refuse_added_columns
 from yarrow.datastream.program.user_functions import declares_blocking, require_function
 from yarrow.datastream.program_stream import ProgramStream, S
-from yarrow.runtime.graph.operator_spec import (
+from yarrow.runtime.graph.connector_spec import (
     CollectOperator,
     PrintOperator,
     SinkFunctionOperator,

@@ -42,9 +42,10 @@ from yarrow.runtime.config.validation import tell_unheeded_in_batch, validate
 from yarrow.runtime.config.values.errors import ConfigError
 from yarrow.runtime.graph.batch.batch_rules import in_mode
 from yarrow.runtime.graph.batch.blocking_exchange import refuse_endless_results
+from yarrow.runtime.graph.connector_spec import SourceFunctionOperator, SourceOperator
 from yarrow.runtime.graph.executor import changed_as_wanted, executor_for, only_plans, with_history
 from yarrow.runtime.graph.job_graph import JobGraph, ResultPartitionType, UserCode
-from yarrow.runtime.graph.operator_spec import ColumnScan, SourceFunctionOperator, SourceOperator, StreamKind
+from yarrow.runtime.graph.operator_spec import ColumnScan, StreamKind
 from yarrow.runtime.graph.states import JobType
 from yarrow.runtime.graph.stream_graph import StreamGraph
 from yarrow.runtime.graph.transformations import SpecTransformation

@@ -14,8 +14,8 @@ from yarrow.runtime.common.clock import SystemClock
 from yarrow.runtime.common.ids import JobID, JobVertexID, OperatorID
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.data.key_groups import KeyGroupRange
+from yarrow.runtime.graph.connector_spec import PrintOperator
 from yarrow.runtime.graph.job_graph import JobGraph, JobVertex, OperatorDescriptor, UserCode
-from yarrow.runtime.graph.operator_spec import PrintOperator
 from yarrow.runtime.snapshot.handles import (
     InlineStateHandle,
     KeyedStateHandle,

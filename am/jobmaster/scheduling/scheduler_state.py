@@ -16,14 +16,9 @@ from yarrow.am.jobmaster.scheduling.restart_strategies import AnyRestartBackoffS
 from yarrow.am.jobmaster.scheduling.restarts import RestartsSnapshot
 from yarrow.am.jobmaster.scheduling.settings import FailoverScope
 from yarrow.am.jobmaster.scheduling.slot_pool import SlotPoolSnapshot
+from yarrow.runtime.graph.connector_spec import PrintOperator, SourceFunctionOperator, SourceOperator
 from yarrow.runtime.graph.job_graph import JobEdge, JobGraph, JobVertex, UserCode
-from yarrow.runtime.graph.operator_spec import (
-    OperatorSpec,
-    PartitionerSpec,
-    PrintOperator,
-    SourceFunctionOperator,
-    SourceOperator,
-)
+from yarrow.runtime.graph.operator_spec import OperatorSpec, PartitionerSpec
 
 
 class SchedulerSnapshot(msgspec.Struct, frozen=True, kw_only=True):

@@ -19,8 +19,8 @@ from yarrow.container.operators.columnar.declared_columns import DeclaredColumns
 from yarrow.container.operators.columnar_operator import ColumnarOperator
 from yarrow.container.operators.registry import runs
 from yarrow.runtime.data.elements import ArrowBatch
+from yarrow.runtime.graph.async_spec import AsyncColumnsOperator
 from yarrow.runtime.graph.job_graph import OperatorDescriptor
-from yarrow.runtime.graph.operator_spec import AsyncColumnsOperator
 
 #: Name of the column that has the timestamps of a stored piece.
 _TIMESTAMPS = "timestamps of the rows"

@@ -26,8 +26,8 @@ from yarrow.datastream.state import ListState, ListStateDescriptor
 from yarrow.runtime.data.immutability import copier_for
 from yarrow.runtime.data.key_groups import key_group_of, key_group_range_for_operator_index
 from yarrow.runtime.data.keys import canonicalize
+from yarrow.runtime.graph.async_spec import AsyncByKeyOperator, AsyncWaitOperator
 from yarrow.runtime.graph.job_graph import OperatorDescriptor
-from yarrow.runtime.graph.operator_spec import AsyncByKeyOperator, AsyncWaitOperator
 from yarrow.runtime.snapshot.handles import OperatorStateMode
 
 

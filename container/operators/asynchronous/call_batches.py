@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from yarrow.container.operators.asynchronous.result_queue import PendingResult
 from yarrow.container.sizing.call_cost import CallCost, Trials
-from yarrow.runtime.graph.operator_spec import AsyncBatchLimits
+from yarrow.runtime.graph.async_spec import AsyncBatchLimits
 
 #: The largest factors between the sizes of two consecutive calls: one slow call may have waited for a core.
 _SHRINKING = 4

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from yarrow.runtime.data.elements import Watermark, WatermarkStatus
-from yarrow.runtime.graph.operator_spec import ResultOrder
+from yarrow.runtime.graph.async_spec import ResultOrder
 
 #: What keeps its place among the records: a watermark, or a change of idleness.
 TimeMark = Watermark | WatermarkStatus

@@ -33,8 +33,8 @@ from yarrow.datastream.state import ListState, ListStateDescriptor
 from yarrow.runtime.common.clock import perf_counter
 from yarrow.runtime.config.options import python
 from yarrow.runtime.data.elements import MAX_TIMESTAMP, Watermark, WatermarkStatus
+from yarrow.runtime.graph.async_spec import AsyncWaitOperator
 from yarrow.runtime.graph.job_graph import OperatorDescriptor
-from yarrow.runtime.graph.operator_spec import AsyncWaitOperator
 from yarrow.runtime.snapshot.handles import OperatorStateMode
 
 #: Name of the operator's list state; part of the format of savepoints.

@@ -33,7 +33,7 @@ from yarrow.container.operators.registry import runs
 from yarrow.container.operators.runtime_context import OperatorRuntimeContext
 from yarrow.datastream.functions import CheckpointedFunction
 from yarrow.runtime.data.elements import ArrowBatch
-from yarrow.runtime.graph.operator_spec import ArrowToRowsOperator, BatchFunctionOperator, BatchShape
+from yarrow.runtime.graph.column_spec import ArrowToRowsOperator, BatchFunctionOperator, BatchShape
 
 if TYPE_CHECKING:
     from yarrow.container.operators.failed_records import FailedRecords

@@ -34,7 +34,7 @@ from yarrow.runtime.columns.condition_checks import values_of, why_not_compared
 from yarrow.runtime.columns.schema_text import why_not_there
 from yarrow.runtime.common.errors import YarrowError
 from yarrow.runtime.data.elements import ArrowBatch
-from yarrow.runtime.graph.operator_spec import ColumnFilterOperator, ColumnSelectionOperator
+from yarrow.runtime.graph.column_spec import ColumnFilterOperator, ColumnSelectionOperator
 
 _COMPARISONS: Final[dict[ComparisonKind, Callable[[Any, Any], Any]]] = {
     ComparisonKind.EQUAL: pc.equal,

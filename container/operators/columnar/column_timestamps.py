@@ -18,7 +18,7 @@ from yarrow.container.operators.columnar_operator import ColumnarOperator
 from yarrow.container.operators.registry import runs
 from yarrow.container.operators.rows.timestamps_and_watermarks import AssignedTime
 from yarrow.runtime.data.elements import ArrowBatch
-from yarrow.runtime.graph.operator_spec import ColumnTimestampsOperator
+from yarrow.runtime.graph.column_spec import ColumnTimestampsOperator
 
 _STRATEGY: Final = TimeUse(
     what="rows",

@@ -28,7 +28,8 @@ from yarrow.container.operators.registry import runs
 from yarrow.runtime.data.column_rows import rows_of_column
 from yarrow.runtime.data.elements import MAX_TIMESTAMP, ArrowBatch
 from yarrow.runtime.data.errors import ColumnKeyError
-from yarrow.runtime.graph.operator_spec import ArrowAggregateOperator, KeyedAggregates
+from yarrow.runtime.graph.column_spec import ArrowAggregateOperator
+from yarrow.runtime.graph.operator_spec import KeyedAggregates
 
 #: Name of the state of columnar aggregates in snapshots.
 STATE_NAME = "_aggregation"

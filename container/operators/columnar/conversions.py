@@ -26,7 +26,7 @@ from yarrow.container.operators.sinks.print_sink import BulkRowOperator
 from yarrow.runtime.data.arrow_types import in_microseconds
 from yarrow.runtime.data.elements import ArrowBatch
 from yarrow.runtime.data.errors import DataError
-from yarrow.runtime.graph.operator_spec import ArrowToRowsOperator, RowsToArrowOperator
+from yarrow.runtime.graph.column_spec import ArrowToRowsOperator, RowsToArrowOperator
 
 
 class ConversionError(DataError):

@@ -18,13 +18,8 @@ from yarrow.container.operators.columnar_operator import ColumnarOperator
 from yarrow.container.operators.registry import runs
 from yarrow.runtime.common.errors import YarrowError
 from yarrow.runtime.data.elements import ArrowBatch
-from yarrow.runtime.graph.operator_spec import (
-    AggregatedColumnsOperator,
-    AggregateKind,
-    ColumnAggregate,
-    KeyedAggregates,
-    SqlResultsOperator,
-)
+from yarrow.runtime.graph.column_spec import AggregatedColumnsOperator, SqlResultsOperator
+from yarrow.runtime.graph.operator_spec import AggregateKind, ColumnAggregate, KeyedAggregates
 
 
 class SqlResultError(YarrowError):

@@ -48,7 +48,7 @@ from yarrow.runtime.data.batch_key import BatchKey
 from yarrow.runtime.data.column_rows import rows_of_batch, rows_where
 from yarrow.runtime.data.elements import MAX_TIMESTAMP, MIN_TIMESTAMP, ArrowBatch
 from yarrow.runtime.data.keys import user_key
-from yarrow.runtime.graph.operator_spec import ArrowToRowsOperator
+from yarrow.runtime.graph.column_spec import ArrowToRowsOperator
 from yarrow.runtime.graph.window_spec import ColumnarPatternOperator
 
 #: Rows that are looked at in one slice for those that are held, at 2 to 4 us each.

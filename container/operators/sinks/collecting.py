@@ -24,8 +24,9 @@ from yarrow.datastream.state import ListStateDescriptor
 from yarrow.runtime.config.options import checkpointing
 from yarrow.runtime.data.checkpoint_options import SnapshotKind
 from yarrow.runtime.data.elements import ArrowBatch
+from yarrow.runtime.graph.connector_spec import CollectOperator
 from yarrow.runtime.graph.job_graph import OperatorDescriptor
-from yarrow.runtime.graph.operator_spec import CollectOperator, TypeSpec
+from yarrow.runtime.graph.operator_spec import TypeSpec
 from yarrow.runtime.snapshot.handles import OperatorStateMode
 from yarrow.runtime.snapshot.result_rows import ResultStream, ResultWriter
 

@@ -12,7 +12,7 @@ from yarrow.container.operators.columnar_operator import ColumnarOperator
 from yarrow.container.operators.registry import runs
 from yarrow.container.operators.sinks.print_sink import BulkRowOperator
 from yarrow.runtime.data.elements import ArrowBatch
-from yarrow.runtime.graph.operator_spec import DiscardOperator
+from yarrow.runtime.graph.connector_spec import DiscardOperator
 
 #: The metric of rows that were dropped.
 DROPPED_RECORDS = "numRecordsDropped"

@@ -19,10 +19,7 @@ from yarrow.container.operators.registry import runs
 from yarrow.container.operators.rows.row_functions import FunctionOperator
 from yarrow.runtime.common.clock import Clock
 from yarrow.runtime.data.elements import MIN_TIMESTAMP
-from yarrow.runtime.graph.operator_spec import (
-    PrintOperator,
-    SinkFunctionOperator,
-)
+from yarrow.runtime.graph.connector_spec import PrintOperator, SinkFunctionOperator
 
 
 class BulkRowOperator(RowOperator):

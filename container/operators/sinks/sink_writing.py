@@ -43,8 +43,8 @@ from yarrow.runtime.common import fault_points
 from yarrow.runtime.common.clock import perf_counter
 from yarrow.runtime.config.options import checkpointing
 from yarrow.runtime.data.elements import ArrowBatch
+from yarrow.runtime.graph.connector_spec import SinkWriterOperator
 from yarrow.runtime.graph.job_graph import OperatorDescriptor
-from yarrow.runtime.graph.operator_spec import SinkWriterOperator
 from yarrow.runtime.snapshot.handles import OperatorStateMode
 
 if TYPE_CHECKING:

@@ -32,7 +32,7 @@ from yarrow.datastream.connectors.base import (
 from yarrow.datastream.functions import SourceFunction
 from yarrow.runtime.data.elements import MAX_TIMESTAMP, MIN_TIMESTAMP, Watermark, WatermarkStatus
 from yarrow.runtime.data.immutability import freeze_or_copy
-from yarrow.runtime.graph.operator_spec import SourceFunctionOperator
+from yarrow.runtime.graph.connector_spec import SourceFunctionOperator
 
 _log = logging.getLogger(__name__)
 #: Most rows that a SourceFunction may be ahead of the task.

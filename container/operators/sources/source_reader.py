@@ -47,7 +47,7 @@ from yarrow.datastream.state import ListStateDescriptor
 from yarrow.runtime.common.ids import OperatorID
 from yarrow.runtime.config.options import checkpointing
 from yarrow.runtime.data.elements import is_record_batch
-from yarrow.runtime.graph.operator_spec import SourceOperator
+from yarrow.runtime.graph.connector_spec import SourceOperator
 from yarrow.runtime.snapshot.handles import OperatorStateMode
 
 if TYPE_CHECKING:

@@ -19,16 +19,15 @@ from yarrow.runtime.config.options import batch
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.graph.batch.batch_plan import BatchPlan, BatchStage, SqlAggregation
 from yarrow.runtime.graph.batch.pipeline_plan import is_pipeline, tasks_at_a_time
+from yarrow.runtime.graph.column_spec import AggregatedColumnsOperator, SqlResultsOperator
 from yarrow.runtime.graph.job_graph import JobGraph, JobVertex
 from yarrow.runtime.graph.operator_spec import (
-    AggregatedColumnsOperator,
     AggregateKind,
     ColumnAggregate,
     ColumnScan,
     KeyedAggregates,
     OperatorSpec,
     PartitionerKind,
-    SqlResultsOperator,
 )
 from yarrow.runtime.graph.states import BatchRunner
 

@@ -14,8 +14,8 @@ from yarrow.runtime.common.ids import JobID
 from yarrow.runtime.config.options import batch, execution
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.graph.batch.batch_plan import History
+from yarrow.runtime.graph.connector_spec import DiscardOperator
 from yarrow.runtime.graph.job_graph import JobGraph, JobVertex, OperatorDescriptor
-from yarrow.runtime.graph.operator_spec import DiscardOperator
 from yarrow.runtime.graph.states import JobType
 
 #: Options of the stream that say nothing to the job of its history.

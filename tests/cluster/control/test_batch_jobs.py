@@ -24,8 +24,8 @@ from yarrow.common.job_status import JobStatus
 from yarrow.runtime.common.errors import CheckpointFailedError, YarrowError
 from yarrow.runtime.common.ids import JobID, JobMasterID, ResourceID
 from yarrow.runtime.data.checkpoint_options import SnapshotKind
+from yarrow.runtime.graph.connector_spec import CollectOperator
 from yarrow.runtime.graph.job_graph import JobGraph
-from yarrow.runtime.graph.operator_spec import CollectOperator
 from yarrow.runtime.graph.states import ExecutionState, JobType
 from yarrow.runtime.rpc.batch_gateways import BatchRunError
 from yarrow.runtime.rpc.messages import (

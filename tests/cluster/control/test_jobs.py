@@ -26,7 +26,7 @@ from yarrow.runtime.common.errors import (
 )
 from yarrow.runtime.common.ids import JobID, OperatorID
 from yarrow.runtime.config.settings import Settings
-from yarrow.runtime.graph.operator_spec import CollectOperator
+from yarrow.runtime.graph.connector_spec import CollectOperator
 from yarrow.runtime.graph.states import ExecutionState
 from yarrow.runtime.rpc.gateway_type import JOB_MASTER, RESOURCE_MANAGER
 from yarrow.runtime.rpc.gateways import ResourceManagerGateway

@@ -34,8 +34,8 @@ from yarrow.runtime.common.errors import (
     YarrowError,
 )
 from yarrow.runtime.common.ids import JobID
+from yarrow.runtime.graph.connector_spec import CollectOperator
 from yarrow.runtime.graph.job_graph import JobGraph, encode_job_graph
-from yarrow.runtime.graph.operator_spec import CollectOperator
 from yarrow.runtime.graph.states import JobType
 from yarrow.runtime.ha.none import NoHighAvailability
 from yarrow.runtime.ha.records import LeadershipLostError, Put

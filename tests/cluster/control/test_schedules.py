@@ -21,8 +21,8 @@ from yarrow.common.values.schedule import Schedule
 from yarrow.runtime.common.errors import DuplicateJobError, JobSubmissionError, ScheduleNotFoundError
 from yarrow.runtime.common.ids import JobID, ScheduleID
 from yarrow.runtime.graph.batch.due_times import with_due_time
+from yarrow.runtime.graph.connector_spec import CollectOperator
 from yarrow.runtime.graph.job_graph import JobGraph, ShippedFile, encode_job_graph
-from yarrow.runtime.graph.operator_spec import CollectOperator
 from yarrow.runtime.ha.records import RecordsError
 from yarrow.runtime.rpc.messages import ScheduleOverview
 

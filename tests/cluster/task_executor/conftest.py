@@ -39,6 +39,7 @@ from yarrow.runtime.common.ids import (
     ResourceManagerID,
     execution_attempt_id,
 )
+from yarrow.runtime.graph.connector_spec import PrintOperator
 from yarrow.runtime.graph.job_graph import (
     JobGraph,
     JobVertex,
@@ -47,7 +48,6 @@ from yarrow.runtime.graph.job_graph import (
     UserCode,
     encode_job_graph,
 )
-from yarrow.runtime.graph.operator_spec import PrintOperator
 from yarrow.runtime.rpc.bootstrap import PemIdentity, TaskExecutorBootstrap
 from yarrow.runtime.rpc.gateway_type import JOB_MASTER, RESOURCE_MANAGER, TASK_EXECUTOR
 from yarrow.runtime.rpc.gateways import TaskExecutorGateway

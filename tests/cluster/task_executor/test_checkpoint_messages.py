@@ -12,8 +12,8 @@ from tests.unit.container.supervisor.conftest import eventually, run
 from yarrow.runtime.common.errors import FencingTokenError
 from yarrow.runtime.common.ids import ExecutionAttemptID, JobMasterID, OperatorID
 from yarrow.runtime.data.checkpoint_options import CheckpointLocation, CheckpointOptions, SnapshotKind
+from yarrow.runtime.graph.connector_spec import SourceOperator
 from yarrow.runtime.graph.job_graph import JobGraph
-from yarrow.runtime.graph.operator_spec import SourceOperator
 from yarrow.runtime.rpc.messages import (
     AcknowledgeCheckpoint,
     AcknowledgeCoordinator,

@@ -38,13 +38,13 @@ from yarrow.datastream.program.delivery_rules import (
     refuse_untrue_checkpoints,
     replay_text,
 )
-from yarrow.runtime.graph.operator_spec import (
+from yarrow.runtime.graph.connector_spec import (
     CollectOperator,
-    OperatorSpec,
     PrintOperator,
     SinkFunctionOperator,
     SourceFunctionOperator,
 )
+from yarrow.runtime.graph.operator_spec import OperatorSpec
 from yarrow.testing.transactional_files import TransactionalFiles
 
 _INTRODUCTION: Final = """\

@@ -18,14 +18,14 @@ from yarrow.datastream.functions import (
     MapFunction,
 )
 from yarrow.runtime.common.errors import InvalidProgramError, UnsupportedFeatureError
-from yarrow.runtime.graph.operator_spec import (
+from yarrow.runtime.graph.async_spec import (
     AsyncBatchLimits,
     AsyncByKeyOperator,
     AsyncColumnsOperator,
     AsyncWaitOperator,
     ResultOrder,
-    StreamKind,
 )
+from yarrow.runtime.graph.operator_spec import StreamKind
 from yarrow.runtime.graph.transformations import ChainingStrategy
 
 SECOND = Duration.of_seconds(1)

@@ -25,6 +25,7 @@ from yarrow.runtime.common.errors import (
     JobExecutionError,
     UnsupportedFeatureError,
 )
+from yarrow.runtime.graph.connector_spec import CollectOperator
 from yarrow.runtime.graph.executor import (
     ENTRY_POINT_GROUP,
     LocalFile,
@@ -36,7 +37,6 @@ from yarrow.runtime.graph.executor import (
     plan_only,
 )
 from yarrow.runtime.graph.job_graph import JobGraph
-from yarrow.runtime.graph.operator_spec import CollectOperator
 from yarrow.runtime.rpc.errors import RpcUnavailableError
 
 

@@ -43,7 +43,7 @@ from yarrow.datastream.functions import AsyncRetryStrategy
 from yarrow.datastream.state import StateTtlConfig
 from yarrow.datastream.utils import convert_to_python_obj
 from yarrow.runtime.config.restart_settings import restart_strategy_settings
-from yarrow.runtime.graph.operator_spec import SinkWriterOperator
+from yarrow.runtime.graph.connector_spec import SinkWriterOperator
 from yarrow.runtime.graph.transformations import SinkTransformation
 
 Cleanup = StateTtlConfig.CleanupStrategies

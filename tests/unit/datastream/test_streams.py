@@ -19,17 +19,19 @@ from yarrow.datastream.data_stream import operator_of
 from yarrow.datastream.functions import CoMapFunction, KeySelector, Partitioner, RuntimeContext
 from yarrow.datastream.program.arrow_schemas import read_schema, schema_of_type
 from yarrow.runtime.common.errors import InvalidProgramError
+from yarrow.runtime.graph.column_spec import (
+    ArrowAggregateOperator,
+    ArrowToRowsOperator,
+    BatchFunctionOperator,
+    RowsToArrowOperator,
+)
 from yarrow.runtime.graph.operator_spec import (
     AggregateKind,
     AggregateOperator,
-    ArrowAggregateOperator,
-    ArrowToRowsOperator,
     BatchContainer,
-    BatchFunctionOperator,
     ColumnAggregate,
     PartitionerKind,
     RowFunctionOperator,
-    RowsToArrowOperator,
     StreamKind,
 )
 from yarrow.runtime.graph.transformations import PartitionTransformation

@@ -16,8 +16,8 @@ from yarrow.embedded.local_job_client import LocalJobClient
 from yarrow.embedded.loop_thread import LoopThread
 from yarrow.runtime.common.errors import JobExecutionError
 from yarrow.runtime.common.ids import ExecutionAttemptID, JobID
+from yarrow.runtime.graph.connector_spec import CollectOperator
 from yarrow.runtime.graph.job_graph import JobGraph
-from yarrow.runtime.graph.operator_spec import CollectOperator
 from yarrow.runtime.rpc.errors import AnswerTooLargeError
 from yarrow.runtime.rpc.messages import COLLECT_START, CollectPosition, CollectRows, FailureCause, JobResult
 from yarrow.runtime.snapshot.result_rows import ResultStream, ResultWriter

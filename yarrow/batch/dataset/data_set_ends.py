@@ -21,15 +21,9 @@ from yarrow.datastream.program.graph_builder import declared
 from yarrow.datastream.program.user_functions import declares_blocking
 from yarrow.runtime.common.errors import InvalidProgramError, YarrowError
 from yarrow.runtime.config.values.errors import ConfigError
+from yarrow.runtime.graph.connector_spec import CollectOperator, PrintOperator, SinkWriterOperator
 from yarrow.runtime.graph.data_set_spec import MapPartitionOperator
-from yarrow.runtime.graph.operator_spec import (
-    CollectOperator,
-    OperatorSpec,
-    PrintOperator,
-    RowFunctionOperator,
-    RowShape,
-    SinkWriterOperator,
-)
+from yarrow.runtime.graph.operator_spec import OperatorSpec, RowFunctionOperator, RowShape
 from yarrow.runtime.graph.transformations import SinkTransformation, Transformation
 
 if TYPE_CHECKING:

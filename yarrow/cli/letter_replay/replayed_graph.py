@@ -20,14 +20,14 @@ from yarrow.datastream.connectors.letter_replay.letter_counts import LetterCount
 from yarrow.datastream.connectors.letter_replay.letters_source import REPLAYED_LETTERS, LettersSource
 from yarrow.datastream.connectors.letter_replay.silent_source import SilentSource
 from yarrow.runtime.common.ids import OperatorID
+from yarrow.runtime.graph.column_spec import RowsToArrowOperator
+from yarrow.runtime.graph.connector_spec import SourceOperator
 from yarrow.runtime.graph.job_graph import ResultPartitionType
 from yarrow.runtime.graph.operator_spec import (
     PartitionerKind,
     PartitionerSpec,
     RowFunctionOperator,
     RowShape,
-    RowsToArrowOperator,
-    SourceOperator,
     StreamKind,
 )
 from yarrow.runtime.graph.stream_graph import DEFAULT_SLOT_SHARING_GROUP, StreamEdge, StreamGraph, StreamNode

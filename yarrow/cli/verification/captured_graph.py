@@ -16,12 +16,9 @@ import msgspec
 
 from yarrow.cli.verification.captured_rows import CapturedRows, KeyOfRows
 from yarrow.runtime.config.options import batch, checkpointing, execution, restart_strategy
+from yarrow.runtime.graph.connector_spec import SinkWriterOperator
 from yarrow.runtime.graph.job_graph import JobGraph, JobVertex, OperatorDescriptor
-from yarrow.runtime.graph.operator_spec import (
-    OperatorSpec,
-    SinkWriterOperator,
-    StreamKind,
-)
+from yarrow.runtime.graph.operator_spec import OperatorSpec, StreamKind
 from yarrow.runtime.graph.states import JobType
 
 

@@ -14,14 +14,9 @@ from typing import Any
 from yarrow.common.typeinfo import PickledBytesTypeInfo, RowTypeInfo, TypeInformation
 from yarrow.datastream.program.arrow_schemas import schema_bytes, schema_of_type
 from yarrow.runtime.common.errors import InvalidProgramError
+from yarrow.runtime.graph.column_spec import ArrowToRowsOperator, RowsToArrowOperator
 from yarrow.runtime.graph.engine_specs import is_of_engine
-from yarrow.runtime.graph.operator_spec import (
-    ArrowToRowsOperator,
-    OperatorSpec,
-    PartitionerSpec,
-    RowsToArrowOperator,
-    StreamKind,
-)
+from yarrow.runtime.graph.operator_spec import OperatorSpec, PartitionerSpec, StreamKind
 from yarrow.runtime.graph.shipped_operators import shipped
 from yarrow.runtime.graph.transformations import (
     OneInputTransformation,

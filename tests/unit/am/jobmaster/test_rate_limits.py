@@ -9,8 +9,8 @@ from tests.support.job_graphs import Stage, linear_job
 from yarrow.am.jobmaster.rate_limits import RateLimitRefusedError, limited_job, shares
 from yarrow.common.values.rate_limit import UNLIMITED, RateLimit
 from yarrow.runtime.common.ids import OperatorID
+from yarrow.runtime.graph.connector_spec import SourceOperator
 from yarrow.runtime.graph.job_graph import JobGraph
-from yarrow.runtime.graph.operator_spec import SourceOperator
 
 TEN = RateLimit(rows_per_second=10, bytes_per_second=100)
 

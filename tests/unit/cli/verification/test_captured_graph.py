@@ -14,8 +14,9 @@ from yarrow.cli.verification.captured_graph import captured, operator_at, sinks_
 from yarrow.cli.verification.captured_rows import CapturedRows, KeyOfRows
 from yarrow.common import Types
 from yarrow.datastream import SinkFunction, StreamExecutionEnvironment
+from yarrow.runtime.graph.connector_spec import SinkWriterOperator
 from yarrow.runtime.graph.job_graph import JobGraph
-from yarrow.runtime.graph.operator_spec import ReduceOperator, SinkWriterOperator
+from yarrow.runtime.graph.operator_spec import ReduceOperator
 from yarrow.runtime.graph.states import JobType
 
 

@@ -20,8 +20,8 @@ from yarrow.common.typeinfo import TypeInformation, Types
 from yarrow.datastream import StreamExecutionEnvironment
 from yarrow.runtime.common.errors import UnreadableRowsError
 from yarrow.runtime.common.ids import ExecutionAttemptID, JobID
+from yarrow.runtime.graph.connector_spec import CollectOperator
 from yarrow.runtime.graph.job_graph import JobGraph, decode_job_graph
-from yarrow.runtime.graph.operator_spec import CollectOperator
 from yarrow.runtime.rpc.messages import CollectRows
 
 

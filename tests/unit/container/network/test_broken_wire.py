@@ -46,14 +46,9 @@ from yarrow.container.task.checkpointing.channel_origins import checking_codec_o
 from yarrow.runtime.common.ids import OperatorID
 from yarrow.runtime.data.elements import ArrowBatch, EndOfData, RowBatch
 from yarrow.runtime.data.errors import RowFormatError
+from yarrow.runtime.graph.column_spec import BatchFunctionOperator, BatchShape, RowsToArrowOperator
 from yarrow.runtime.graph.job_graph import ChainedEdge, JobGraph, OperatorDescriptor
-from yarrow.runtime.graph.operator_spec import (
-    BatchContainer,
-    BatchFunctionOperator,
-    BatchShape,
-    RowsToArrowOperator,
-    StreamKind,
-)
+from yarrow.runtime.graph.operator_spec import BatchContainer, StreamKind
 from yarrow.runtime.rpc.messages import WorkerAddress
 
 CHANNEL = 1

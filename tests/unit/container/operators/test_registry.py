@@ -76,7 +76,7 @@ def test_operators_of_rows_load_nothing_of_columns() -> None:
         "import sys\n"
         "import yarrow.container.worker.worker\n"
         "from yarrow.container.operators.registry import import_row_operators, operator_class\n"
-        "from yarrow.runtime.graph.operator_spec import PrintOperator\n"
+        "from yarrow.runtime.graph.connector_spec import PrintOperator\n"
         "import_row_operators()\n"
         "assert operator_class(PrintOperator()).__name__ == 'PrintingOperator'\n"
         "heavy = ('pyarrow.compute', 'polars', 'pandas', 'yarrow.container.operators.columnar.conversions')\n"

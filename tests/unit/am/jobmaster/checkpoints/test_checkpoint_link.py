@@ -26,7 +26,7 @@ from yarrow.common.execution_modes import ExternalizedCheckpointRetention
 from yarrow.common.job_status import JobStatus
 from yarrow.runtime.common.errors import CheckpointFailedError
 from yarrow.runtime.data.checkpoint_options import CheckpointLocation, SnapshotKind
-from yarrow.runtime.graph.operator_spec import PrintOperator
+from yarrow.runtime.graph.connector_spec import PrintOperator
 from yarrow.runtime.rpc.endpoint import RpcEndpoint
 from yarrow.runtime.rpc.messages import AcknowledgeCheckpoint, CheckpointMetrics, FailureCause
 

@@ -10,7 +10,7 @@ from yarrow.am.jobmaster.links.task_executor_link import OnTriggerFailed
 from yarrow.runtime.common.errors import YarrowError
 from yarrow.runtime.common.ids import ExecutionAttemptID, ResourceID
 from yarrow.runtime.data.checkpoint_options import CheckpointLocation, CheckpointOptions, SnapshotKind
-from yarrow.runtime.graph.operator_spec import PrintOperator
+from yarrow.runtime.graph.connector_spec import PrintOperator
 from yarrow.runtime.rpc.messages import CheckpointNotice, NotifyCheckpoint, TriggerCheckpoint
 
 

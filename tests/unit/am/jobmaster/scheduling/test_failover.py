@@ -45,12 +45,9 @@ from yarrow.am.jobmaster.scheduling.scheduler_events import (
 from yarrow.am.jobmaster.scheduling.settings import FailoverScope, SchedulerMode
 from yarrow.common.job_status import JobStatus
 from yarrow.runtime.common.ids import ExecutionAttemptID, ResourceID
+from yarrow.runtime.graph.connector_spec import SourceFunctionOperator
 from yarrow.runtime.graph.job_graph import JobEdge, JobGraph, ResultPartitionType
-from yarrow.runtime.graph.operator_spec import (
-    PartitionerKind,
-    PartitionerSpec,
-    SourceFunctionOperator,
-)
+from yarrow.runtime.graph.operator_spec import PartitionerKind, PartitionerSpec
 from yarrow.runtime.graph.states import ExecutionState
 from yarrow.runtime.rpc.messages import FailureCause, TaskExecutionStateUpdate
 

@@ -40,7 +40,7 @@ from yarrow.container.batch.spark.task_server import (
 from yarrow.container.network.unix_sockets import connect_unix
 from yarrow.container.protocol.framing import encode_frame
 from yarrow.runtime.graph.batch.batch_planner import plan
-from yarrow.runtime.graph.operator_spec import CollectOperator
+from yarrow.runtime.graph.connector_spec import CollectOperator
 from yarrow.runtime.rpc.messages import (
     Acknowledge,
     BatchCommittables,

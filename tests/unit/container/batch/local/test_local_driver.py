@@ -39,8 +39,8 @@ from yarrow.runtime.common.ids import (
     ResourceManagerID,
     WorkerID,
 )
+from yarrow.runtime.graph.connector_spec import CollectOperator
 from yarrow.runtime.graph.job_graph import JobGraph, encode_job_graph
-from yarrow.runtime.graph.operator_spec import CollectOperator
 from yarrow.runtime.graph.states import BatchRunner
 from yarrow.runtime.rpc.batch_gateways import BatchRunError
 from yarrow.runtime.rpc.bootstrap import PemIdentity, TaskExecutorBootstrap

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from yarrow.container.operators.asynchronous.call_batches import BatchSize, CallBatches
 from yarrow.container.operators.asynchronous.result_queue import PendingResult
-from yarrow.runtime.graph.operator_spec import AsyncBatchLimits
+from yarrow.runtime.graph.async_spec import AsyncBatchLimits
 
 
 def limits(max_rows: int, max_wait_ms: int = 10, latency_ms: int = 100) -> AsyncBatchLimits:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from yarrow.container.operators.asynchronous.result_queue import PendingResult, ResultQueue
 from yarrow.runtime.data.elements import Watermark, WatermarkStatus
-from yarrow.runtime.graph.operator_spec import ResultOrder
+from yarrow.runtime.graph.async_spec import ResultOrder
 
 ORDERED, UNORDERED, BY_KEY = ResultOrder.ORDERED, ResultOrder.UNORDERED, ResultOrder.BY_KEY
 #: Keys of records, which are numbers.

@@ -21,7 +21,8 @@ from yarrow.container.operators.columnar.columnar_aggregation import VectorizedA
 from yarrow.runtime.common.errors import UnsupportedFeatureError
 from yarrow.runtime.data.elements import ArrowBatch
 from yarrow.runtime.data.keys import canonicalize
-from yarrow.runtime.graph.operator_spec import AggregateKind, ArrowAggregateOperator, ColumnAggregate
+from yarrow.runtime.graph.column_spec import ArrowAggregateOperator
+from yarrow.runtime.graph.operator_spec import AggregateKind, ColumnAggregate
 
 K = AggregateKind
 

@@ -24,8 +24,9 @@ from yarrow.runtime.common.errors import UnsupportedFeatureError
 from yarrow.runtime.common.ids import ExecutionAttemptID, JobID, OperatorID
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.data.elements import ArrowBatch
+from yarrow.runtime.graph.column_spec import BatchFunctionOperator, BatchShape
 from yarrow.runtime.graph.job_graph import OperatorDescriptor
-from yarrow.runtime.graph.operator_spec import BatchContainer, BatchFunctionOperator, BatchShape
+from yarrow.runtime.graph.operator_spec import BatchContainer
 
 C = BatchContainer
 FRAMES = [C.PYARROW, C.PYARROW_TABLE, C.POLARS, C.PANDAS]

@@ -24,7 +24,7 @@ from yarrow.container.operators.columnar.conversions import (
     RowsToArrowConverter,
 )
 from yarrow.runtime.data.elements import ArrowBatch
-from yarrow.runtime.graph.operator_spec import ArrowToRowsOperator, RowsToArrowOperator
+from yarrow.runtime.graph.column_spec import ArrowToRowsOperator, RowsToArrowOperator
 
 PAIR = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("name", pa.string())])
 

@@ -21,7 +21,8 @@ from yarrow.container.state.heap_keyed_state import HeapKeyedStateBackend
 from yarrow.runtime.data.elements import ArrowBatch
 from yarrow.runtime.data.key_groups import key_group_range_for_operator_index
 from yarrow.runtime.data.keys import canonicalize
-from yarrow.runtime.graph.operator_spec import AggregateKind, ArrowAggregateOperator, ColumnAggregate
+from yarrow.runtime.graph.column_spec import ArrowAggregateOperator
+from yarrow.runtime.graph.operator_spec import AggregateKind, ColumnAggregate
 from yarrow.runtime.snapshot.handles import KeyedStateHandle
 from yarrow.testing.operator_harness import OperatorHarness
 

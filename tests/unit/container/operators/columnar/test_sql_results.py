@@ -21,14 +21,8 @@ from yarrow.container.operators.columnar.sql_results import (
 )
 from yarrow.runtime.data.elements import ArrowBatch
 from yarrow.runtime.graph.batch.batch_sql import why_inexact
-from yarrow.runtime.graph.operator_spec import (
-    AggregateKind,
-    ArrowAggregateOperator,
-    ColumnAggregate,
-    KeyColumns,
-    KeyedAggregates,
-    SqlResultsOperator,
-)
+from yarrow.runtime.graph.column_spec import ArrowAggregateOperator, SqlResultsOperator
+from yarrow.runtime.graph.operator_spec import AggregateKind, ColumnAggregate, KeyColumns, KeyedAggregates
 
 K = AggregateKind
 _INSTANTS = st.datetimes(dt.datetime(1970, 1, 1), dt.datetime(2200, 1, 1))

@@ -27,8 +27,8 @@ from yarrow.runtime.common.clock import ManualClock
 from yarrow.runtime.common.ids import ExecutionAttemptID, JobID, OperatorID
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.data.checkpoint_options import SnapshotKind
+from yarrow.runtime.graph.connector_spec import CollectOperator
 from yarrow.runtime.graph.job_graph import OperatorDescriptor
-from yarrow.runtime.graph.operator_spec import CollectOperator
 from yarrow.runtime.rpc.messages import CollectRows
 from yarrow.runtime.security.result_proof import SAME_PROCESS
 from yarrow.runtime.snapshot.handles import OperatorState, OperatorSubtaskState

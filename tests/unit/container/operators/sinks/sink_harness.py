@@ -22,8 +22,8 @@ from yarrow.runtime.common import fault_points
 from yarrow.runtime.common.clock import ManualClock
 from yarrow.runtime.common.ids import ExecutionAttemptID, JobID, OperatorID
 from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.graph.connector_spec import SinkWriterOperator
 from yarrow.runtime.graph.job_graph import OperatorDescriptor
-from yarrow.runtime.graph.operator_spec import SinkWriterOperator
 from yarrow.runtime.snapshot.handles import (
     NamedOperatorState,
     OperatorStateHandle,

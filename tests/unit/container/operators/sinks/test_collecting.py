@@ -10,7 +10,7 @@ import pytest
 from tests.unit.container.operators.sinks.collecting_job import JOB, Job, held
 from yarrow.am.jobmaster.collecting.collect_buffer import CollectBuffer
 from yarrow.runtime.data.elements import ArrowBatch
-from yarrow.runtime.graph.operator_spec import CollectOperator
+from yarrow.runtime.graph.connector_spec import CollectOperator
 from yarrow.runtime.rpc.messages import CollectRows
 
 
