@@ -28,7 +28,7 @@ S = TypeVar("S", bound="ProgramStream[Any]")
 _Sink = TypeVar("_Sink", bound=Sink[Any])
 
 
-class Program(Protocol):
+class StreamProgram(Protocol):
     """The part of an execution environment that streams build on."""
 
     @property
@@ -48,7 +48,7 @@ class Program(Protocol):
 class ProgramStream(OperatorSettings, ABC, Generic[S]):
     """A stream of a program that is being built."""
 
-    def __init__(self, environment: Program, transformation: Transformation) -> None:
+    def __init__(self, environment: StreamProgram, transformation: Transformation) -> None:
         super().__init__(transformation)
         self._program = environment
         self._builder = environment.graph_builder
