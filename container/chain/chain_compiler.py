@@ -166,6 +166,7 @@ class ChainCompiler:
                     timestamp,
                     declared=edge_type or declared,
                     object_reuse=self._object_reuse or is_new,
+                    gives_away=not children,
                     max_parallelism=self._target_max_parallelism(partition),
                     name=f"the exchange behind operator '{self._operators[operator].name}'",
                 )

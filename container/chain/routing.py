@@ -125,11 +125,12 @@ def generate_partition(
     *,
     declared: TypeInformation | None,
     object_reuse: bool,
+    gives_away: bool,
     max_parallelism: int,
     name: str,
 ) -> None:
     """Code that fixes `value` and gives it (and its timestamp) to the partition."""
-    fixed = generate_fixed(code, value, declared, object_reuse)
+    fixed = generate_fixed(code, value, declared, object_reuse, gives_away=gives_away)
 
     def route(row: str) -> None:
         _generate_append(code, partition, row, timestamp, max_parallelism, name)

@@ -6,15 +6,19 @@ object reuse is on, no code is written.
 
 from __future__ import annotations
 
+import sys
 from typing import Any, Final
 
 from yarrow.common.typeinfo import TypeInformation
 from yarrow.container.codegen.code_writer import CodeWriter
 from yarrow.runtime.data.immutability import ATOMIC_TYPES, freeze_or_copy, whole_copier_of
+from yarrow.runtime.data.ownership import COUNTS_REFERENCES, learn_only_atoms, only_atoms_of
 
 #: Lengths of tuples with unrolled tests of elements; other tuples are tested in a loop.
 _UNROLLED: Final = (2, 3)
 _LONGEST: Final = max(_UNROLLED)
+#: References to an object while two variables of generated code hold it, and a call that counts them.
+_SOLE_REFERENCES: Final = 3
 
 
 def needs_fixing(declared: TypeInformation | None, object_reuse: bool) -> bool:
@@ -49,8 +53,19 @@ class TupleForm:
         return freeze_or_copy(value)
 
 
-def generate_fixed(code: CodeWriter, value: str, declared: TypeInformation | None, object_reuse: bool) -> str:
-    """Generates a variable with the fixed form of `value`; the check of atoms and tuples of atoms is inlined."""
+def generate_fixed(
+    code: CodeWriter,
+    value: str,
+    declared: TypeInformation | None,
+    object_reuse: bool,
+    *,
+    gives_away: bool = False,
+) -> str:
+    """Generates a variable with the fixed form of `value`; the check of atoms and tuples of atoms is inlined.
+
+    `gives_away` says that no user function gets the variable `value` afterwards. Then an object that only this
+    variable holds is not copied if it consists of atoms.
+    """
     if not needs_fixing(declared, object_reuse):
         return value
     atoms = code.bind_as("ATOMS", ATOMIC_TYPES)
@@ -60,7 +75,16 @@ def generate_fixed(code: CodeWriter, value: str, declared: TypeInformation | Non
     code.line(f"{fixed} = {value}")
     with code.block(f"if type({value}) is tuple:"):
         _generate_fixed_tuple(code, fixed, atoms, freeze)
-    with code.block(f"elif ({kind} := type({value})) not in {atoms}:"):
+    changes = f"({kind} := type({value})) not in {atoms}"
+    if gives_away and COUNTS_REFERENCES and value.isidentifier():
+        # `value`, the variable with the fixed form and the argument of the count are three references.
+        count = code.bind_as("refcount", sys.getrefcount)
+        known = code.bind_as("only_atoms_of", only_atoms_of)
+        learn = code.bind_as("learn_only_atoms", learn_only_atoms)
+        changes += (
+            f" and ({count}({value}) != {_SOLE_REFERENCES} or not ({known}({kind}) or {learn})({value}))"
+        )
+    with code.block(f"elif {changes}:"):
         code.line(f"{fixed} = ({whole}({kind}) or {freeze})({value})")
     return fixed
 

@@ -98,7 +98,7 @@ def shape_of(cls: type, names: Sequence[str]) -> InstanceShape | None:
     The class must be one whose instances keep everything in their __dict__.
     """
     names = list(names)
-    if not 0 < len(names) <= _MAX_FIELDS or not _has_usual_dict(cls) or not all(map(_is_nameable, names)):
+    if not 0 < len(names) <= _MAX_FIELDS or not _has_usual_dict(cls) or not all(map(is_nameable, names)):
         return None
     on_class = [base.__dict__[name] for base in cls.__mro__ for name in names if name in base.__dict__]
     is_storable = not differs(cls, "__setattr__") and not any(
@@ -109,7 +109,8 @@ def shape_of(cls: type, names: Sequence[str]) -> InstanceShape | None:
     return InstanceShape(names, is_storable, is_countable)
 
 
-def _is_nameable(name: Any) -> bool:
+def is_nameable(name: Any) -> bool:
+    """Whether generated code may write the name of an attribute as it is."""
     return (
         type(name) is str
         and name.isascii()

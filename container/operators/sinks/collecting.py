@@ -113,7 +113,7 @@ class CollectingOperator(BulkRowOperator, ColumnarOperator):
         self.finish()
 
     def generate(self, code: CodeWriter, value: str, timestamp: str | None, emit: Emit) -> None:
-        fixed = generate_fixed(code, value, None, self.context.environment.object_reuse)
+        fixed = generate_fixed(code, value, None, self.context.environment.object_reuse, gives_away=True)
         super().generate(code, fixed, timestamp, emit)
 
     def take_rows(self, rows: list[Any], timestamps: list[int | None] | None) -> None:

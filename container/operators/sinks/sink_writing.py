@@ -312,7 +312,7 @@ class SinkWritingOperator(BulkRowOperator, ColumnarOperator):
 
     def generate(self, code: CodeWriter, value: str, timestamp: str | None, emit: Emit) -> None:
         shares_rows = self.context.environment.object_reuse or self.gets_new_rows
-        fixed = generate_fixed(code, value, self._type, shares_rows)
+        fixed = generate_fixed(code, value, self._type, shares_rows, gives_away=True)
         super().generate(code, fixed, timestamp, emit)
 
     def take_rows(self, rows: list[Any], timestamps: list[int | None] | None) -> None:
