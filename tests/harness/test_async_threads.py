@@ -186,9 +186,15 @@ class Clocked(AsyncBatchFunction):
         return values
 
 
-@pytest.mark.parametrize(("seconds", "smaller"), [(0.15, 0), (0.25, 6)])
-def test_calls_for_many_rows_stay_full_though_they_wait_for_a_thread(seconds: float, smaller: int) -> None:
+# Calls move the clock. Where all calls must be full, no row may be due while a slice of the others is on its way.
+@pytest.mark.parametrize(
+    ("seconds", "smaller", "wait"), [(0.15, 0, MINUTE), (0.25, 6, Duration.of_millis(10))]
+)
+def test_calls_for_many_rows_stay_full_though_they_wait_for_a_thread(
+    monkeypatch: pytest.MonkeyPatch, seconds: float, smaller: int, wait: Duration
+) -> None:
     """Above the latency, a few smaller calls show that fewer rows do not help."""
+    monkeypatch.setattr(Clocked, "max_wait", wait)
     Clocked.clock, Clocked.sizes, Clocked.seconds = ManualClock(1_000_000), [], seconds
     with OperatorHarness(
         lambda rows: AsyncDataStream.ordered_wait(rows, Clocked(), MINUTE, 64, threads=1), clock=Clocked.clock
