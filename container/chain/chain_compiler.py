@@ -159,14 +159,14 @@ class ChainCompiler:
         for partition in partitions:
             edge_type = declared_type(partition.edge.type_spec)
             with code.owned_by(operator, value):
+                fixed = generate_fixed(
+                    code, value, edge_type or declared, self._object_reuse or is_new, gives_away=not children
+                )
                 generate_partition(
                     code,
                     partition,
-                    value,
+                    fixed,
                     timestamp,
-                    declared=edge_type or declared,
-                    object_reuse=self._object_reuse or is_new,
-                    gives_away=not children,
                     max_parallelism=self._target_max_parallelism(partition),
                     name=f"the exchange behind operator '{self._operators[operator].name}'",
                 )

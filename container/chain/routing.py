@@ -12,9 +12,7 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
-from yarrow.common.typeinfo import TypeInformation
 from yarrow.container.codegen.code_writer import CodeWriter
-from yarrow.container.codegen.freezing import generate_fixed
 from yarrow.container.codegen.user_calls import generate_call
 from yarrow.container.codegen.user_functions import load_function, method_of
 from yarrow.container.network.result_partition import ResultPartition
@@ -120,17 +118,13 @@ class CustomTargets(Generic[T]):
 def generate_partition(
     code: CodeWriter,
     partition: ResultPartition,
-    value: str,
+    fixed: str,
     timestamp: str | None,
     *,
-    declared: TypeInformation | None,
-    object_reuse: bool,
-    gives_away: bool,
     max_parallelism: int,
     name: str,
 ) -> None:
-    """Code that fixes `value` and gives it (and its timestamp) to the partition."""
-    fixed = generate_fixed(code, value, declared, object_reuse, gives_away=gives_away)
+    """Code that gives the fixed value (and its timestamp) to the partition."""
 
     def route(row: str) -> None:
         _generate_append(code, partition, row, timestamp, max_parallelism, name)

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from yarrow.common.typeinfo import TypeInformation
 from yarrow.container.codegen.code_writer import CodeWriter
+from yarrow.container.codegen.ownership import COUNTS_REFERENCES, learn_only_atoms, only_atoms_of
 from yarrow.runtime.data.immutability import ATOMIC_TYPES, freeze_or_copy, whole_copier_of
-from yarrow.runtime.data.ownership import COUNTS_REFERENCES, learn_only_atoms, only_atoms_of
 
 #: Lengths of tuples with unrolled tests of elements; other tuples are tested in a loop.
 _UNROLLED: Final = (2, 3)

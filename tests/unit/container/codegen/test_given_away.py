@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from yarrow.container.codegen import ownership
 from yarrow.container.codegen.code_writer import CodeWriter
 from yarrow.container.codegen.freezing import generate_fixed
-from yarrow.runtime.data import ownership
 
 
 @dataclass

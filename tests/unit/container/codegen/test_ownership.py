@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from yarrow.common.types import Row
-from yarrow.runtime.data.ownership import learn_only_atoms, only_atoms_of
+from yarrow.container.codegen.ownership import learn_only_atoms, only_atoms_of
 
 
 @dataclass
