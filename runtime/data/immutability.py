@@ -220,7 +220,7 @@ def _whole_row(value: Row) -> Row:
     """A copy of a Row that stands alone: no memo is needed while all its values are atoms."""
     values = value._values
     if ATOMIC_TYPES.issuperset(map(type, values)):
-        return row_of(value._fields, values.copy(), value._row_kind)  # type: ignore[arg-type]
+        return row_of(value._fields, values.copy(), value._row_kind)
     try:
         return _row(value, {})
     except UncopyableValueError as error:

@@ -20,13 +20,11 @@ from yarrow.common.typeinfo import (
     TupleTypeInfo,
     TypeInformation,
 )
-from yarrow.common.types import Row, bear_names, positional_names
+from yarrow.common.types import Row, bear_names, positional_names, row_of
 
 Namer = Callable[[Any], Any]
 
-_new_row = Row.__new__
 _put_values = Row.__dict__["_values"].__set__
-_put_kind = Row.__dict__["_row_kind"].__set__
 
 
 def borne_names(declared: RowTypeInfo) -> tuple[str, ...]:
@@ -38,11 +36,7 @@ def borne_names(declared: RowTypeInfo) -> tuple[str, ...]:
 
 def named_row(row: Row, names: tuple[str, ...]) -> Row:
     """A Row with these names around the values of another one."""
-    made = _new_row(Row)
-    bear_names(made, names)
-    _put_values(made, row._values)
-    _put_kind(made, row._row_kind)
-    return made
+    return row_of(names, row._values, row._row_kind)
 
 
 def namer_for(declared: TypeInformation | None) -> Namer | None:

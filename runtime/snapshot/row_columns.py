@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from yarrow.common.typeinfo import Types
-from yarrow.common.types import Row, RowKind
+from yarrow.common.types import Row, RowKind, rows_of
 from yarrow.runtime.data.plain_classes import fields_of_plain_class
 from yarrow.runtime.data.serializers.serializers import serializer_for
 from yarrow.runtime.data.serializers.transposed_rows import Builder, builder_of
@@ -48,7 +48,6 @@ _UTC: Final = b"\x02"
 _TIMES: Final = serializer_for(Types.SQL_TIMESTAMP())
 
 Resolve = Callable[[str], type]
-_new_row = Row.__new__
 _set = object.__setattr__
 _new: Any = object.__new__
 
@@ -205,14 +204,8 @@ def _builder(found: _Columns, resolve: Resolve) -> Builder:
 def _rows_of(names: tuple[str, ...] | None, columns: Sequence[Sequence[Any]]) -> list[Any]:
     if names is not None and len(names) != len(columns):
         raise ValueError(f"{len(columns)} columns for {len(names)} names")
-    rows = []
-    for values in zip(*columns, strict=True):
-        row = _new_row(Row)
-        _set(row, "_fields", names)
-        _set(row, "_values", list(values))
-        _set(row, "_row_kind", RowKind.INSERT)
-        rows.append(row)
-    return rows
+    values = [*map(list, zip(*columns, strict=True))]
+    return rows_of(names, values, len(values))
 
 
 def _instances_of(stored: StoredClass, resolve: Resolve) -> Builder:

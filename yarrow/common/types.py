@@ -8,11 +8,10 @@ runtime.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum
 from functools import lru_cache
-from itertools import repeat
+from itertools import repeat, starmap
 from typing import Any, cast
 
 __all__ = [
@@ -236,27 +235,41 @@ class Row:
 bear_names: Callable[[Row, tuple[str, ...]], None] = Row.__dict__["_fields"].__set__
 
 
-_new = object.__new__
-_put_values: Callable[[Row, list[Any]], None] = Row.__dict__["_values"].__set__
-_put_kind: Callable[[Row, RowKind], None] = Row.__dict__["_row_kind"].__set__
+class _BlankRow(Row):
+    """A Row under construction.
+
+    The interpreter writes its slots without a call, since assignment to attributes is the usual one. The finished
+    object then becomes a Row, which has the same slots.
+    """
+
+    __slots__ = ()
+
+    __init__ = object.__init__
+    __setattr__ = object.__setattr__  # type: ignore[assignment]
 
 
-def row_of(names: tuple[str, ...], values: list[Any], kind: RowKind = RowKind.INSERT) -> Row:
+def row_of(names: tuple[str, ...] | None, values: list[Any], kind: RowKind = RowKind.INSERT) -> Row:
     """A Row of these names with this very list of values, unchecked: for decoders and copies, once a record."""
-    row = _new(Row)
-    _put_values(row, values)
-    bear_names(row, names)
-    _put_kind(row, kind)
+    row: Row = _BlankRow()
+    row._values = values
+    row._fields = names
+    row._row_kind = kind
+    row.__class__ = Row
     return row
 
 
-def rows_of(names: tuple[str, ...], values: Iterable[list[Any]], number: int) -> list[Row]:
-    """The Rows that `row_of` makes of each of so many lists, without a call of Python for each."""
-    rows = list(map(Row.__new__, repeat(Row, number)))
-    # A deque of length 0 runs through what it is given.
-    deque(map(_put_values, rows, values), 0)
-    deque(map(bear_names, rows, repeat(names)), 0)
-    deque(map(_put_kind, rows, repeat(RowKind.INSERT)), 0)
+def rows_of(names: tuple[str, ...] | None, values: Iterable[list[Any]], number: int) -> list[Row]:
+    """The Rows that `row_of` makes of each of so many lists, without a call of Python for each.
+
+    Raises ValueError if there are more or fewer lists.
+    """
+    rows: list[Row] = list(starmap(_BlankRow, repeat((), number)))
+    kind = RowKind.INSERT
+    for row, own in zip(rows, values, strict=True):
+        row._values = own
+        row._fields = names
+        row._row_kind = kind
+        row.__class__ = Row
     return rows
 
 

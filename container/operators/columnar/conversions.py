@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime as dt
-from collections import deque
 from collections.abc import Callable, Sequence
-from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -19,6 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from yarrow.common.types import Row, RowKind
+from yarrow.common.types import rows_of as rows_with_names
 from yarrow.container.operators.columnar.arrow_columns import MisfitError, build_columns, build_field
 from yarrow.container.operators.columnar_operator import ColumnarOperator
 from yarrow.container.operators.registry import runs
@@ -151,26 +150,13 @@ _MICRO = dt.timedelta(microseconds=1)
 _FIRST_MICRO = (dt.datetime.min - dt.datetime(1970, 1, 1)) // _MICRO
 _LAST_MICRO = (dt.datetime.max - dt.datetime(1970, 1, 1)) // _MICRO
 
-_put_fields: Any = Row.__dict__["_fields"].__set__
-_put_values: Any = Row.__dict__["_values"].__set__
-_put_kind: Any = Row.__dict__["_row_kind"].__set__
-
 
 def rows_of(values: Sequence[tuple[Any, ...]], names: tuple[str, ...]) -> list[Row]:
     """Rows with these names, which must be distinct.
 
     The caller makes the check of set_field_names once.
     """
-    rows = list(map(Row.__new__, repeat(Row, len(values))))
-    # Loops in C over the setters of Row's slots: calls of Row and set_field_names would take four times as
-    # long.
-    for put, given in (
-        (_put_fields, repeat(names)),
-        (_put_values, map(list, values)),
-        (_put_kind, repeat(RowKind.INSERT)),
-    ):
-        deque(map(put, rows, given), maxlen=0)
-    return rows
+    return rows_with_names(names, map(list, values), len(values))
 
 
 def python_values(column: pa.Array) -> list[Any]:

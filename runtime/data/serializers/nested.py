@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from itertools import chain, islice
+from itertools import chain, islice, repeat
 from typing import Any, Final
 
-from yarrow.common.types import Row, RowKind, own_names, positional_names
+from yarrow.common.types import Row, RowKind, own_names, positional_names, row_of, rows_of
 from yarrow.runtime.data.errors import RowFormatError
 from yarrow.runtime.data.serializers.columns import (
     Buffer,
@@ -31,8 +31,6 @@ from yarrow.runtime.data.serializers.texts import TextCoder
 Names = tuple[str, ...] | None
 
 _ROW_KINDS: Final = tuple(RowKind)
-_new_row = Row.__new__
-_set = object.__setattr__
 _TEXT: Final = TextCoder()
 
 
@@ -176,17 +174,11 @@ class RowCoder(ColumnCoder):
     def _rows(
         self, values: list[tuple[Any, ...]], kinds: Sequence[int] | None, names: list[Names] | None
     ) -> list[Row]:
-        # Rows are filled in directly: Row(*values) and its setters would check values again that came from
-        # Rows.
-        rows = []
-        insert = RowKind.INSERT
-        for i, fields in enumerate(values):
-            row = _new_row(Row)
-            _set(row, "_fields", self._borne if names is None else names[i])
-            _set(row, "_values", list(fields))
-            _set(row, "_row_kind", insert if kinds is None else _ROW_KINDS[kinds[i]])
-            rows.append(row)
-        return rows
+        if kinds is None and names is None:
+            return rows_of(self._borne, map(list, values), len(values))
+        borne = repeat(self._borne) if names is None else names
+        row_kinds = repeat(RowKind.INSERT) if kinds is None else map(_ROW_KINDS.__getitem__, kinds)
+        return list(map(row_of, borne, map(list, values), row_kinds))
 
     def check(self, value: Any, path: str) -> Misfit | None:
         if not isinstance(value, Row) or len(value) != len(self._fields):

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from yarrow.common import Row, RowKind, Types
-from yarrow.common.types import own_names, positional_row
+from yarrow.common.types import own_names, positional_row, row_of, rows_of
 
 
 def test_fields_are_read_and_written_by_position_name_and_attribute() -> None:
@@ -148,3 +148,37 @@ def test_a_declared_type_gives_positional_names_and_takes_them_for_none() -> Non
     assert row.f0 == "x" and row == Row("x")
     assert named.accepts(row) and unnamed.accepts(row) and not named.accepts(Row(f0="x"))
     assert named.from_internal_type(named.to_internal_type(row)) == Row(a="x")
+
+
+def made_at_once(names: tuple[str, ...] | None, values: list[Any]) -> list[Row]:
+    """The Row of these values as `row_of` makes it, and as `rows_of` does."""
+    return [row_of(names, [*values]), *rows_of(names, [[*values]], 1)]
+
+
+@pytest.mark.parametrize("again", [copy.copy, copy.deepcopy, lambda row: pickle.loads(pickle.dumps(row))])
+def test_rows_made_without_checks_are_rows_like_others(again: Any) -> None:
+    for made in made_at_once(("id", "name"), [1, "a"]):
+        assert type(made) is Row and type(again(made)) is Row
+        assert made == Row(id=1, name="a") == again(made)
+        assert hash(made) == hash(Row(id=1, name="a"))
+        assert repr(made) == "Row(id=1, name='a')"
+        made.name = "b"
+        made.set_row_kind(RowKind.DELETE)
+        assert (list(made), made.get_row_kind()) == ([1, "b"], RowKind.DELETE)
+        with pytest.raises(AttributeError, match="nmae"):
+            made.nmae = 1
+        with pytest.raises(AttributeError, match="no field"):
+            made._values = []
+    for made in made_at_once(None, [1]):
+        assert made == Row(1) and made.get_field_names() is None
+
+
+def test_many_rows_at_once_have_lists_of_their_own_and_are_as_many_as_told() -> None:
+    rows = rows_of(("id",), ([number] for number in range(3)), 3)
+    rows[0].id = 7
+    assert [row.id for row in rows] == [7, 1, 2]
+    for number in (2, 4):
+        with pytest.raises(ValueError, match=r"zip\(\)"):
+            rows_of(("id",), ([number] for number in range(3)), number)
+    assert rows_of(("id",), [], 0) == []
+    assert row_of(("id",), [1], RowKind.DELETE).get_row_kind() is RowKind.DELETE
