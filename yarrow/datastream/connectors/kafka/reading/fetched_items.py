@@ -36,7 +36,7 @@ class FetchedMessages:
 
     assignment: AssignedPartition
     messages: list[Any]
-    timestamps: Sequence[int | None]
+    timestamps: list[int | None]
     offsets: Sequence[int]
     size_bytes: int
 
