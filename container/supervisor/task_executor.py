@@ -47,7 +47,6 @@ from yarrow.runtime.common.ids import (
     ResourceManagerID,
 )
 from yarrow.runtime.common.timers import LoopTimers, TimerHandle, Timers
-from yarrow.runtime.fs.token_files import take_tokens, take_tokens_or_tell
 from yarrow.runtime.ha.services import epoch_of_token
 from yarrow.runtime.rpc.endpoint import RpcEndpoint
 from yarrow.runtime.rpc.gateway_type import RESOURCE_MANAGER, TASK_EXECUTOR
@@ -251,6 +250,9 @@ class TaskExecutor(RpcEndpoint):
             self._registration_deadline.cancel()
             self._registration_deadline = None
         if success.tokens is not None:
+            # Imported late: only clusters with Kerberos send tokens.
+            from yarrow.runtime.fs.token_files import take_tokens_or_tell
+
             # Before any task reads from HDFS, hence at once: it is a small file.
             take_tokens_or_tell(success.tokens.content)
         self._heartbeats.monitor(_RESOURCE_MANAGER)
@@ -429,6 +431,8 @@ class TaskExecutor(RpcEndpoint):
     async def update_delegation_tokens(
         self, resource_manager_id: ResourceManagerID, tokens: DelegationTokens
     ) -> Acknowledge:
+        from yarrow.runtime.fs.token_files import take_tokens
+
         self._check_resource_manager(resource_manager_id)
         await self.run_blocking(take_tokens, tokens.content)
         _log.info("new delegation tokens (%d) are in use", tokens.number)
