@@ -16,6 +16,7 @@ from yarrow.container.operators.base import Operator, OperatorContext, TaskEnvir
 from yarrow.container.operators.late_ledger import LateLedger, LateTime
 from yarrow.container.protocol.errors import TimestampError
 from yarrow.container.protocol.failure import OperatorFailure, short_record
+from yarrow.container.state.heap_keyed_state import NO_KEY
 from yarrow.datastream.state import ListStateDescriptor
 from yarrow.runtime.config.options import pipeline
 from yarrow.runtime.data.elements import MAX_TIMESTAMP, MIN_TIMESTAMP
@@ -156,6 +157,17 @@ def refuse_missing(row: Any, operator: str) -> NoReturn:
         " the source"
     )
     raise OperatorFailure(operator, short_record(row), error)
+
+
+def refuse_untimed(row: Any, operator: str, key: Any = NO_KEY) -> NoReturn:
+    """Raises OperatorFailure for a row without timestamp in an operator of event time, with the row's key if given."""
+    error = TimestampError(
+        f"operator '{operator}': a record has no timestamp, but the operator works by event time. Call"
+        " assign_timestamps_and_watermarks with a timestamp assigner before it, or emit records with timestamps from"
+        " the source"
+    )
+    shown = short_record(row)
+    raise OperatorFailure(operator, shown if key is NO_KEY else f"{shown} (key {short_record(key)})", error)
 
 
 class WatermarkTracker:

@@ -15,6 +15,7 @@ from yarrow.common.typeinfo import TypeInformation
 from yarrow.container.fragment import FragmentFailedError as FragmentFailedError
 from yarrow.container.fragment import FragmentSubtask
 from yarrow.container.operators.base import RestoredState
+from yarrow.container.protocol.failure import OperatorFailure
 from yarrow.container.sizing.slice_sizer import SliceSizer
 from yarrow.container.task.checkpointing.subtask_checkpoint_coordinator import SnapshotReceiver
 from yarrow.container.task.stream_task import StreamTask
@@ -195,8 +196,15 @@ class OperatorHarness(OpenFragment):
                 raise TimeoutError(f"tasks have not finished: {self.states}")
             for task in self.tasks:
                 if task.chain.awaits_results:
-                    task.chain.head.await_results(_AWAIT_SECONDS)
+                    self._await_results(task)
             self.run()
+
+    def _await_results(self, task: StreamTask) -> None:
+        """Waits a moment for results of an asynchronous function. A call that has failed fails the task."""
+        try:
+            task.chain.head.await_results(_AWAIT_SECONDS)
+        except OperatorFailure as error:
+            task.fail(error)
 
     # ------------------------------------------------------------------ state
 

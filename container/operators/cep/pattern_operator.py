@@ -22,7 +22,7 @@ from yarrow.container.operators.cep.matching_operator import MatchingOperator, R
 from yarrow.container.operators.cep.ordered_matching import OrderedMatching
 from yarrow.container.operators.cep.pending_rows import PendingRows
 from yarrow.container.operators.cep.time_ordered_rows import RowTimers, TimeOrderedRows
-from yarrow.container.operators.event_time import refuse_missing
+from yarrow.container.operators.event_time import refuse_untimed
 from yarrow.container.operators.event_time_order.row_addition import generate_added
 from yarrow.container.operators.late_ledger import LateTime
 from yarrow.container.operators.registry import runs
@@ -170,7 +170,7 @@ class PatternMatchingOperator(MatchingOperator, KeyReadingOperator):
     def on_row(self, row: Any, timestamp: int | None) -> Results:
         """Keeps a row of the current key until the watermark has passed it; gives a late row back."""
         if timestamp is None:
-            refuse_missing(row, self.name)
+            refuse_untimed(row, self.name, self.context.state.current_key)
         watermark, tag = self._timers.watermark, self._late_tag
         if timestamp <= watermark:
             place = LatePlace.DROPPED if tag is None else LatePlace.SIDE_OUTPUT

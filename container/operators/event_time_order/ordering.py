@@ -22,7 +22,7 @@ from yarrow.container.operators.base import (
     declared_type,
     input_type_of,
 )
-from yarrow.container.operators.event_time import refuse_missing
+from yarrow.container.operators.event_time import refuse_untimed
 from yarrow.container.operators.event_time_order.buffers import open_buffer
 from yarrow.container.operators.event_time_order.keyed_buffer import KeyedBuffer
 from yarrow.container.operators.event_time_order.unkeyed_buffer import UnkeyedBuffer
@@ -109,7 +109,7 @@ class _Ordering(RowOperator):
             self._buffer.generate_add(code, key, stamp, fixed)
 
     def _refuse(self, row: Any) -> None:
-        refuse_missing(row, self.name)
+        refuse_untimed(row, self.name)
 
     @abstractmethod
     def _on_perhaps_late(self, key: Any, row: Any, timestamp: int | None) -> Iterable[Any]:
@@ -173,7 +173,7 @@ class KeyedOrdering(_Ordering, KeyReadingOperator):
 
     def _on_perhaps_late(self, key: Any, row: Any, timestamp: int | None) -> Iterable[Any]:
         if timestamp is None:
-            refuse_missing(row, self.name)
+            refuse_untimed(row, self.name, key)
         if self._buffer.is_late(key, timestamp):
             return self._late(key, row, timestamp, self._buffer.watermark_of(key))
         self._buffer.add(key, timestamp, row)
@@ -194,5 +194,5 @@ class Ordering(_Ordering):
 
     def _on_perhaps_late(self, key: Any, row: Any, timestamp: int | None) -> Iterable[Any]:
         if timestamp is None:
-            refuse_missing(row, self.name)
+            refuse_untimed(row, self.name)
         return self._late(row, row, timestamp, self._buffer.watermark)

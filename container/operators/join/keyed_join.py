@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from yarrow.container.codegen.code_writer import CodeWriter
 from yarrow.container.codegen.user_functions import load_function, method_of
 from yarrow.container.operators.base import Emit, OperatorContext, declared_type
-from yarrow.container.operators.event_time import refuse_missing
+from yarrow.container.operators.event_time import refuse_untimed
 from yarrow.container.operators.held_back_time import HeldBackTimeOperator
 from yarrow.container.operators.join.growth_warning import GrowthWarning
 from yarrow.container.operators.join.join_sizes import JoinSizes
@@ -123,9 +123,9 @@ class KeyedJoiningOperator(HeldBackTimeOperator, StoredTimeOperator, FunctionOpe
         """
 
     def checked_time(self, row: Any, timestamp: int | None) -> int:
-        """The timestamp of a row. Raises TimestampError if it has none."""
+        """The timestamp of a row of the current key. Raises OperatorFailure if it has none."""
         if timestamp is None:
-            refuse_missing(row, self.name)
+            refuse_untimed(row, self.name, self.context.state.current_key)
         return timestamp
 
     @property

@@ -6,6 +6,7 @@ and maps are one value each. Must not know what triggers and functions keep.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol, TypeVar, cast
 
@@ -207,6 +208,8 @@ class AggregateOfWindow(_Handle, AggregatingState[Any, Any]):
 
 H = TypeVar("H", bound=_Handle)
 
+_log = logging.getLogger(__name__)
+
 
 class WindowStates(KeyedStateStore):
     """The states of windows that a trigger or a window function has asked for, by name."""
@@ -294,6 +297,12 @@ class WindowStates(KeyedStateStore):
         name, kind = descriptor.get_name(), type(descriptor)
         known = self._handles.get(name)
         if known is None:
+            if descriptor.ttl_config is not None:
+                _log.warning(
+                    "the time to live of the state '%s' has no effect: a state of a window ends with the window. Use a"
+                    " state of the key (global_state) for values that expire",
+                    name,
+                )
             known = self._handles[name] = kind, opened()
         if known[0] is not kind:
             raise StateConflictError(

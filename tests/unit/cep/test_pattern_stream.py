@@ -440,7 +440,7 @@ def test_functions_and_conditions_get_a_runtime_context(run: Any) -> None:
 
 def test_a_row_without_timestamp_fails_with_its_record(run: Any) -> None:
     harness = run(a_then_b())
-    with pytest.raises(FragmentFailedError, match=r"(?s)a record has no timestamp.*\('k', 'a'\)"):
+    with pytest.raises(FragmentFailedError, match=r"(?s)a record has no timestamp.*\('k', 'a'\) \(key 'k'\)"):
         harness.push(("k", "a"))
 
 

@@ -279,7 +279,7 @@ def test_a_timer_a_key_is_enough(run: Run) -> None:
 
 def test_a_row_without_timestamp_fails_with_its_record(run: Run) -> None:
     harness = run(backward())
-    with pytest.raises(FragmentFailedError, match=r"(?s)a record has no timestamp.*\('a', 7\)"):
+    with pytest.raises(FragmentFailedError, match=r"(?s)a record has no timestamp.*\('a', 7\) \(key 'a'\)"):
         harness.push(("a", 7))
 
 

@@ -162,6 +162,13 @@ def test_late_rows_go_to_the_side_output_with_their_times(run: Run) -> None:
     assert ordering(harness).late_dropped == 0
 
 
+def test_a_row_without_timestamp_is_refused_with_its_key() -> None:
+    with OperatorHarness(lambda stream: stream.key_by(lambda row: row[0]).in_event_time_order()) as harness:
+        with pytest.raises(FragmentFailedError) as failed:
+            harness.push(("lost", 1))
+        assert failed.value.cause.record == "('lost', 1) (key 'lost')"
+
+
 def test_a_row_without_timestamp_is_refused_with_the_row(run: Run) -> None:
     harness = run()
     with pytest.raises(FragmentFailedError, match=r"a record has no timestamp(.|\n)*'lost'"):

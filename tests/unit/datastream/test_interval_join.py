@@ -316,7 +316,7 @@ def test_an_inner_join_holds_no_watermark_back(run: Any) -> None:
 
 def test_a_row_without_timestamp_fails_with_its_record(run: Any) -> None:
     harness = run(plain, 0, 1)
-    with pytest.raises(FragmentFailedError, match=r"(?s)a record has no timestamp.*\('a', 7\)"):
+    with pytest.raises(FragmentFailedError, match=r"(?s)a record has no timestamp.*\('a', 7\) \(key 'a'\)"):
         harness.push(("a", 7))
 
 

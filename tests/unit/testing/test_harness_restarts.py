@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,6 +15,7 @@ from tests.support.gated_calls import Gated, new_gates
 from yarrow.common import Duration, Types
 from yarrow.datastream import (
     AsyncDataStream,
+    AsyncFunction,
     BroadcastProcessFunction,
     KeyedProcessFunction,
     MapFunction,
@@ -21,7 +23,7 @@ from yarrow.datastream import (
     ValueStateDescriptor,
 )
 from yarrow.runtime.data.elements import RowBatch, Watermark
-from yarrow.testing import HarnessState, OperatorHarness
+from yarrow.testing import FragmentFailedError, HarnessState, OperatorHarness
 
 
 class Count(KeyedProcessFunction[Any, Any, Any]):
@@ -208,6 +210,23 @@ def test_a_result_that_comes_while_a_snapshot_is_written_is_behind_the_cut() -> 
         harness.snapshot(answer)
         assert harness.output == ["answer"]
         assert not [element for element in harness.before_cut() if isinstance(element, RowBatch)]
+
+
+class Failing(AsyncFunction[Any, Any]):
+    async def async_invoke(self, value: Any) -> list[Any]:
+        await asyncio.sleep(0.01)
+        raise ValueError(f"no answer for {value}")
+
+
+def test_finish_tells_of_an_asynchronous_call_that_has_failed() -> None:
+    def fragment(rows: Any) -> Any:
+        return AsyncDataStream.ordered_wait(rows, Failing(), Duration.of_seconds(60), 10)
+
+    with OperatorHarness(fragment) as harness:
+        harness.push(7)
+        with pytest.raises(FragmentFailedError, match="no answer for 7") as failed:
+            harness.finish()
+        assert failed.value.cause.record == "7" and failed.value.cause.operator_name == "async wait operator"
 
 
 def test_finish_ends_inputs_at_the_maximum_of_event_time() -> None:

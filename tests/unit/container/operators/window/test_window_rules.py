@@ -20,7 +20,12 @@ from yarrow.datastream.functions import (
     ProcessWindowFunction,
     WindowFunction,
 )
-from yarrow.datastream.state import ListStateDescriptor, ReducingStateDescriptor, ValueStateDescriptor
+from yarrow.datastream.state import (
+    ListStateDescriptor,
+    ReducingStateDescriptor,
+    StateTtlConfig,
+    ValueStateDescriptor,
+)
 from yarrow.datastream.window import (
     ContinuousEventTimeTrigger,
     CountTrigger,
@@ -306,6 +311,25 @@ def test_state_of_a_window_ends_with_it_and_state_of_the_key_does_not(run: Any) 
     harness.watermark(60)
     assert Cleared.calls == [("clear", 0), ("clear", 10)]
     assert is_empty(harness)
+
+
+class Expiring(Cleared):
+    """Keeps a state of the window that shall expire."""
+
+    def process(self, key: Any, context: Any, elements: Iterable[Any]) -> Iterable[Any]:
+        descriptor: ValueStateDescriptor[int] = ValueStateDescriptor("expiring", Types.LONG())
+        descriptor.enable_time_to_live(StateTtlConfig.new_builder(Time.seconds(1)).build())
+        context.window_state().get_state(descriptor).update(1)
+        return []
+
+
+def test_a_time_to_live_of_a_windows_state_has_no_effect_and_the_log_says_so(
+    run: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    harness = run(lambda s: tumbling(s).process(Expiring()))
+    harness.push(("a", 1), ("b", 1), timestamps=[3, 3])
+    harness.watermark(10)
+    assert caplog.text.count("the time to live of the state 'expiring' has no effect") == 1
 
 
 class Logged(EventTimeTrigger):
