@@ -138,6 +138,7 @@ def test_no_sentence_of_a_log_line_or_error_message_is_too_long() -> None:
     assert not found, "make two sentences of it, or say less"
 
 
+@pytest.mark.slow
 def test_docstrings_begin_with_one_sentence() -> None:
     unfinished = [text for _, text in docstrings() if not text.splitlines()[0].rstrip("`\"')").endswith(".")]
     assert not unfinished

@@ -167,6 +167,7 @@ def test_a_late_row_is_as_late_after_a_restore_as_before() -> None:
     job.stop(CANONICAL)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [CANONICAL, OWN], ids=["canonical", "native"])
 def test_conditions_may_change_over_a_savepoint_but_no_steps_and_no_columns(
     options: CheckpointOptions,

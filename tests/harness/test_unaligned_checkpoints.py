@@ -264,6 +264,7 @@ def test_pointwise_edges_hold_rows_only_where_it_is_forced(workers: CheckpointHa
     assert any(channel.edge == pointwise for channel in held) is forced
 
 
+@pytest.mark.slow
 def test_with_a_timeout_that_does_not_pass_nothing_is_overtaken(workers: CheckpointHarness) -> None:
     graph = job(2, seconds=0.0001)
     begin(workers, graph)

@@ -193,6 +193,7 @@ def test_records_of_taken_files_stay_few(tmp_path: Path) -> None:
 STEPS = st.lists(st.sampled_from(["file", "run", "lost", "died", "repeated"]), max_size=10)
 
 
+@pytest.mark.slow
 @given(STEPS, st.booleans())
 @settings(max_examples=25, deadline=None)
 def test_each_line_is_reported_once_over_any_course_of_runs(steps: list[str], remove: bool) -> None:

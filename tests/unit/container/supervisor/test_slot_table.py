@@ -167,4 +167,4 @@ class SlotTableMachine(RuleBasedStateMachine):
         assert sum(len(self.table.of_job(job)) for job in (JOB, OTHER_JOB)) == len(owned)
 
 
-TestSlotTableMachine = SlotTableMachine.TestCase
+TestSlotTableMachine = pytest.mark.slow(SlotTableMachine.TestCase)

@@ -248,6 +248,7 @@ def test_a_loop_computes_what_the_function_returns_or_raises(text: str, x: Any, 
     assert_the_same(function, x, y)
 
 
+@pytest.mark.slow
 @given(st.lists(EXPRESSIONS, min_size=1, max_size=3), EXPRESSIONS, VALUES, VALUES)
 def test_a_loop_assigns_as_the_function_does(values: list[str], result: str, x: Any, y: Any) -> None:
     body = "".join(f"    {'xyz'[number]} = {value}\n" for number, value in enumerate(values))
@@ -260,6 +261,7 @@ def test_a_loop_assigns_as_the_function_does(values: list[str], result: str, x: 
     assert_the_same(function, x, y)
 
 
+@pytest.mark.slow
 @given(EXPRESSIONS, EXPRESSIONS, EXPRESSIONS, EXPRESSIONS, VALUES, VALUES)
 def test_a_loop_returns_early_as_the_function_does(
     test: str, first: str, other: str, last: str, x: Any, y: Any

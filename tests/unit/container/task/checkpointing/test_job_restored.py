@@ -84,6 +84,7 @@ def test_sums_are_exact_after_a_restart(workers: CheckpointHarness) -> None:
     assert run_with_a_cancel(workers, graph, graph) == expected(5000)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("parallelism", [1, 3])
 def test_sums_are_exact_at_another_parallelism(workers: CheckpointHarness, parallelism: int) -> None:
     assert run_with_a_cancel(workers, sums_job(2), sums_job(parallelism, rate=FAST)) == expected()

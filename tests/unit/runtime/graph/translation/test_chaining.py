@@ -139,6 +139,7 @@ def test_a_divided_chain_is_a_tree_named_like_flinks() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_long_programs_do_not_exhaust_the_stack() -> None:
     env = environment()
     stream = env.from_sequence(1, 9)
