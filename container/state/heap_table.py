@@ -151,6 +151,10 @@ class HeapTable(ValueTable):
             return self._peek_in_first(key, shard)
         return key, shard, MISSING if value is REMOVED else value
 
+    def copy_by(self, copier: Callable[[Any], Any]) -> None:
+        if self.protect is not None:
+            self.protect = copier
+
     def read(self, key: Any) -> Any:
         return self.peek(key)[2]
 

@@ -75,6 +75,13 @@ class ValueTable(ABC):
         The dicts of `live` stay the same, so generated code may go on with them.
         """
 
+    def copy_by(self, copier: Callable[[Any], Any]) -> None:
+        """Takes how values are copied that a snapshot holds, before the first key is asked for.
+
+        By default that follows from their type. A backend that copies none needs no copier.
+        """
+        return None
+
     def take(self, key: Any) -> Any:
         """Removes a raw key and returns its value, or MISSING. The value belongs to the caller, as that of `miss`."""
         key, _, value = self.find(canonicalize(key))

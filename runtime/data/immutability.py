@@ -41,7 +41,7 @@ from yarrow.runtime.data.plain_classes import (
     store_lines,
 )
 
-__all__ = ["copier_for", "freeze_or_copy", "whole_copier_of"]
+__all__ = ["copier_for", "copy_flat_row", "freeze_or_copy", "whole_copier_of"]
 
 #: Objects already copied within one value, by the id of the original: keeps sharing and cycles as they were.
 Memo = dict[int, Any]
@@ -225,6 +225,11 @@ def _whole_row(value: Row) -> Row:
         return _row(value, {})
     except UncopyableValueError as error:
         raise _naming_member(value, error) from error.__cause__
+
+
+def copy_flat_row(value: Row) -> Row:
+    """A copy of a Row whose values are atoms, as the caller knows."""
+    return row_of(value._fields, value._values.copy(), value._row_kind)  # type: ignore[arg-type]
 
 
 def _deep(value: Any, memo: Memo) -> Any:

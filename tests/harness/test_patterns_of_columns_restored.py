@@ -117,15 +117,17 @@ def test_a_cut_among_keys_loses_and_doubles_none(backend: str, whole: Whole) -> 
         job.push_rows([(key, letter, time) for key in keys], [time] * len(keys))
     (operator,) = operators(job)
     operator.on_watermark(50)
-    # A deadline that has passed: one key leaves in each slice.
-    left = [row for _ in range(100) for row, _ in operator.fire_event_timers(0.0)]
-    assert len(left) == 100
+    # A deadline that has passed: a few rows, or a key, leave in each slice.
+    left: list[Any] = []
+    while not left:
+        left += [row for row, _ in operator.fire_event_timers(0.0)]
+    assert len(left) < 300
     assert operator.event_timers_due
     job.stop(CANONICAL, goes_on=False)
     job.start(3, backend)
     job.watermark(50)
     again = [row for row, _ in job.take()]
-    assert len(again) == 200
+    assert len(again) == 300 - len(left)
     assert {shown(row)[0][1][0] for row in [*left, *again]} == set(keys)
     state = job.stop(CANONICAL)
     assert all(not subtask.keyed for subtask in state.subtasks.values())

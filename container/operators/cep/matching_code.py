@@ -7,16 +7,51 @@ patterns and rare cases go through `OrderedMatching.take`. The loop does what `P
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, NamedTuple, Protocol
 
 from yarrow.cep.partial_matches import LEAST_SWEEP, PartialMatches, matched
+from yarrow.cep.pattern import ConditionPart
 from yarrow.cep.pattern_table import NOWHERE, Edge, EdgeAction, PatternTable
 from yarrow.cep.record_moves import Followed, OneTest
 from yarrow.container.codegen.code_writer import CodeWriter, CompiledCode
 from yarrow.container.codegen.user_calls import generate_told
 from yarrow.container.operators.cep.condition_code import generate_if
 from yarrow.container.state.value_table import MISSING, ValueTable
+
+
+class LoopRows(Protocol):
+    """How the loop reads rows, and what it asks of them."""
+
+    #: The rows of one call, in order of time.
+    parameter: str
+
+    def loop(self, code: CodeWriter) -> AbstractContextManager[None]:
+        """Generates the loop over the rows; inside, `time`, `key` (canonical) and `row` are those of one row."""
+        ...
+
+    def condition(self, code: CodeWriter, parts: Sequence[ConditionPart]) -> AbstractContextManager[None]:
+        """Generates `if` with the conditions of a test; what is written inside belongs to the block."""
+        ...
+
+
+class RowsByTime:
+    """Rows as TimeOrderedRows gives them: times with keys and rows in turn."""
+
+    parameter = "pieces"
+
+    @contextmanager
+    def loop(self, code: CodeWriter) -> Iterator[None]:
+        """See LoopRows."""
+        with code.block("for time, entries in pieces:"):
+            code.line("places = iter(entries)")
+            with code.block("for key, row in zip(places, places):"):
+                yield
+
+    def condition(self, code: CodeWriter, parts: Sequence[ConditionPart]) -> AbstractContextManager[None]:
+        """See LoopRows."""
+        return generate_if(code, parts, "row")
 
 
 class MatchingLoop(NamedTuple):
@@ -35,43 +70,55 @@ class MatchingLoop(NamedTuple):
     failure: Callable[[Any, Any, Exception], Exception]
 
 
+def moves_alone(moves: Sequence[OneTest | None] | None) -> bool:
+    """True if the loop moves all partial matches itself, and never calls `take`."""
+    if moves is None or moves[0] is None:
+        return False
+    return _only_beginning(moves[0]) is not None and all(each is not None for each in moves)
+
+
 def generate_matching(
-    code: CodeWriter, loop: MatchingLoop, table: PatternTable, moves: Sequence[OneTest | None] | None
+    code: CodeWriter,
+    rows: LoopRows,
+    loop: MatchingLoop,
+    table: PatternTable,
+    moves: Sequence[OneTest | None] | None,
 ) -> CompiledCode:
-    """The function of pieces (time, keys and rows in turn), by time, that returns pairs of key and result.
+    """The function that runs rows, and returns pairs of key and result.
 
     No time limit of a partial match passes between the first row and the last one.
     `moves`: see `PatternMatcher.moves_by_one_test`; None = each row takes the general way.
     """
     code.at_start("found = []")
     code.at_start(f"shard = whole = {code.bind('table', loop.table)}.whole")
-    rows = "for key, row in zip(places, places):"
-    with code.block("try:"), code.block("for time, entries in pieces:"):
-        code.line("places = iter(entries)")
-        with code.block(rows):
-            if moves is None or moves[0] is None:
-                code.line(f"found += {code.bind('take', loop.take)}(key, row, time)")
-            else:
-                _generate_row(code, loop, table, moves)
+    with code.block("try:"), rows.loop(code):
+        if moves is None or moves[0] is None:
+            code.line(f"found += {code.bind('take', loop.take)}(key, row, time)")
+        else:
+            _generate_row(code, rows, loop, table, moves)
     with code.block("except Exception as error:"):
         code.line("raised = error")
         generate_told(code, "raised")
         code.line(f"raise {code.bind('failure', loop.failure)}(key, row, raised) from raised")
     code.line("return found")
-    return code.compile("match_rows", "pieces")
+    return code.compile("match_rows", rows.parameter)
 
 
 def _generate_row(
-    code: CodeWriter, loop: MatchingLoop, table: PatternTable, moves: Sequence[OneTest | None]
+    code: CodeWriter,
+    rows: LoopRows,
+    loop: MatchingLoop,
+    table: PatternTable,
+    moves: Sequence[OneTest | None],
 ) -> None:
     """Generates what a row does to the partial matches of its key."""
     first = moves[0]
     assert first is not None
     parts = table.tests[first.test].parts
-    begins = _only_beginning(first) if all(each is not None for each in moves) else None
+    begins = _only_beginning(first) if moves_alone(moves) else None
     _generate_look(code, loop)
     with code.block("if matches is None:"):
-        with generate_if(code, parts, "row"):
+        with rows.condition(code, parts):
             if begins is None:
                 code.line(f"found += {code.bind('take', loop.take)}(key, row, time)")
             else:
@@ -86,11 +133,11 @@ def _generate_row(
         return
     code.line("records, cells, runs, _, kept = matches")
     states = {state: each for state, each in enumerate(moves) if state and each is not None}
-    _generate_results(code, table, states)
+    _generate_results(code, rows, table, states)
     code.line("position = len(records)")
     with code.block("if moves:"):
         _generate_moves(code, states)
-    with generate_if(code, parts, "row"):
+    with rows.condition(code, parts):
         code.line(f"runs.append(({begins.target}, len(cells), position))")
         code.line(f"cells.append(({begins.step}, position, -1))")
     with code.block("if cells[-1][1] == position:"):
@@ -120,7 +167,9 @@ def _generate_look(code: CodeWriter, loop: MatchingLoop) -> None:
             code.line("shard[key] = matches")
 
 
-def _generate_results(code: CodeWriter, table: PatternTable, states: dict[int, OneTest]) -> None:
+def _generate_results(
+    code: CodeWriter, rows: LoopRows, table: PatternTable, states: dict[int, OneTest]
+) -> None:
     """Generates the tests of states in which a partial match is, each once; `moves` tells whether any changes."""
     names = [f"holds{state}" for state in states]
     code.line(f"{' = '.join(names)} = None")
@@ -133,7 +182,7 @@ def _generate_results(code: CodeWriter, table: PatternTable, states: dict[int, O
                 code.line(f"holds{state} = False")
                 if each.fails is not None:
                     code.line("moves = True")
-                with generate_if(code, table.tests[each.test].parts, "row"):
+                with rows.condition(code, table.tests[each.test].parts):
                     code.line(f"holds{state} = True")
                     if each.holds is not None and each.fails is None:
                         code.line("moves = True")

@@ -16,10 +16,12 @@ from yarrow.cep.pattern_functions import PatternProcessFunction, TimedOutPartial
 from yarrow.cep.pattern_matcher import PatternMatcher, PatternResult
 from yarrow.cep.pattern_table import compile_pattern
 from yarrow.common.typeinfo import TypeInformation
+from yarrow.container.codegen.inlining.functions import is_traced
 from yarrow.container.codegen.user_functions import close_function, load_function, open_function
 from yarrow.container.operators.base import OperatorContext
 from yarrow.container.operators.cep.cep_runtime_context import CepRuntimeContext
 from yarrow.container.operators.cep.matching_state import KeptMatches, MatchingState
+from yarrow.container.operators.cep.ordered_matching import OrderedMatching
 from yarrow.container.operators.checkpointed import CheckpointedFunctionOperator
 from yarrow.container.operators.late_ledger import LateLedger
 from yarrow.container.operators.process.process_function import EVENT_TIMERS, PROCESSING_TIMERS
@@ -31,6 +33,7 @@ from yarrow.datastream.output_tag import OutputTag
 from yarrow.runtime.common.clock import Clock, perf_counter
 from yarrow.runtime.common.errors import InvalidProgramError
 from yarrow.runtime.common.late_records import LateRemedy
+from yarrow.runtime.config.options import pipeline
 from yarrow.runtime.data.elements import MAX_TIMESTAMP, MIN_TIMESTAMP
 from yarrow.runtime.data.immutability import copier_for
 from yarrow.runtime.data.keys import user_key
@@ -131,6 +134,13 @@ class MatchingOperator(StoredTimeOperator, CheckpointedFunctionOperator):
         self._matches.store()
 
     @property
+    def computes_conditions(self) -> bool:
+        """True if generated code may compute conditions instead of calling them."""
+        # Breakpoints and coverage need calls.
+        inlines: bool = self.context.environment.settings.get(pipeline.INLINE_FUNCTIONS)
+        return inlines and not is_traced()
+
+    @property
     def late_dropped(self) -> int:
         """Late rows that went nowhere."""
         return self._ledger.dropped
@@ -225,6 +235,18 @@ class MatchingOperator(StoredTimeOperator, CheckpointedFunctionOperator):
 
     def _failure(self, what: str, key: Any, error: Exception) -> OperatorFailure:
         return OperatorFailure(self.name, f"{what} (key {short_record(key)})", error)
+
+    def _run_ordered(
+        self, ordered: OrderedMatching, time: int, deadline: float
+    ) -> Iterator[tuple[Any, int | None]]:
+        """Runs the pattern over the rows that wait in order of time, and lets time pass, up to a time."""
+        fired = ordered.fired
+        for found in ordered.run_until(time, deadline):
+            yield from self._emit_each(found)
+        self.fired_timers += ordered.fired - fired
+
+    def _row_failure(self, key: Any, row: Any, error: Exception) -> Exception:
+        return self._failure(short_record(row), user_key(key), error)
 
     # ------------------------------------------------------------------ time
 

@@ -37,6 +37,8 @@ class MatchingState:
     ) -> None:
         """Raises InvalidProgramError if the restored partial matches are those of another pattern."""
         self._values = KeyValues(context.state, PARTIAL_MATCHES, _stored_type(row_type))
+        # Records, cells and runs never change: only their lists do.
+        self._values.table.copy_by(_copied)
         self._keys = partial(context.state.state_keys, PARTIAL_MATCHES)
         self._fingerprint = table.fingerprint
         self._pattern = context.operator_state.union_list_state(ListStateDescriptor(PATTERN, Types.STRING()))
@@ -84,6 +86,10 @@ class MatchingState:
     def store(self) -> None:
         """Puts the pattern into the state of a snapshot."""
         self._pattern.update([self._fingerprint])
+
+
+def _copied(lists: tuple[list[Any], ...]) -> tuple[list[Any], ...]:
+    return tuple([each.copy() for each in lists])
 
 
 def _stored_type(row_type: TypeInformation | None) -> TypeInformation:

@@ -8,14 +8,19 @@ too early only looks at its key. Must not know user functions of matches. See do
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from yarrow.cep.partial_matches import PartialMatches
 from yarrow.cep.pattern_matcher import PatternMatcher, PatternResult
 from yarrow.container.codegen.code_writer import CodeWriter, CompiledCode
-from yarrow.container.operators.cep.matching_code import MatchingLoop, generate_matching
+from yarrow.container.operators.cep.matching_code import (
+    LoopRows,
+    MatchingLoop,
+    generate_matching,
+    moves_alone,
+)
 from yarrow.container.operators.cep.matching_state import KeptMatches, MatchingState
-from yarrow.container.operators.cep.time_ordered_rows import RowTimers, TimeOrderedRows
+from yarrow.container.state.timers import TimerQueue
 from yarrow.runtime.common.clock import perf_counter
 from yarrow.runtime.data.elements import MAX_TIMESTAMP, MIN_TIMESTAMP
 
@@ -33,6 +38,19 @@ _SHORT: Final = 0.001
 _LONG: Final = 0.003
 
 
+class WaitingRows(Protocol):
+    """The rows of all keys that wait."""
+
+    @property
+    def first_time(self) -> int | None:
+        """The earliest time; None = no row waits."""
+        ...
+
+    def take_with_keys(self, last: int, most: int) -> Any:
+        """Removes the first rows up to time `last`, at most `most` of them; see LoopRows for their form."""
+        ...
+
+
 class OrderedMatching:
     """The matcher of one operator with its rows, partial matches and timers."""
 
@@ -40,8 +58,8 @@ class OrderedMatching:
         self,
         matcher: PatternMatcher,
         matches: MatchingState,
-        rows: TimeOrderedRows,
-        timers: RowTimers,
+        rows: WaitingRows,
+        timers: TimerQueue,
         failure: Failure,
     ) -> None:
         """Sets a timer for each restored key; those of the snapshot may be of rows."""
@@ -69,13 +87,19 @@ class OrderedMatching:
                 if found.complete:
                     self._moves = None
 
-    def compile(self, *, inlines: bool) -> None:
-        """Makes the loop; conditions are open. `inlines`: small conditions are written into it."""
+    def compile(self, form: LoopRows, *, inlines: bool) -> None:
+        """Makes the loop for rows of a form; conditions are open. `inlines`: small conditions are written into it."""
         begin = None if self._matcher.within_ms is None else self._begin
         loop = MatchingLoop(
             self._matches.table, self.take, begin, self._matches.remove, self._disarm, self._failure
         )
-        self._code = generate_matching(CodeWriter(inlines=inlines), loop, self._matcher.table, self._moves)
+        code = CodeWriter(inlines=inlines)
+        self._code = generate_matching(code, form, loop, self._matcher.table, self._moves)
+
+    @property
+    def moves_alone(self) -> bool:
+        """True if the loop takes no row the general way."""
+        return moves_alone(self._moves)
 
     def close(self) -> None:
         """Forgets the loop."""
@@ -118,8 +142,8 @@ class OrderedMatching:
 
     def is_due(self, time: int) -> bool:
         """True while rows up to `time` wait, or timers are due by then."""
-        first = self._timers.next_timestamp
-        return first is not None and first <= time
+        first, due = self.rows.first_time, self._timers.first_timestamp()
+        return (first is not None and first <= time) or (due is not None and due <= time)
 
     def _last_of_piece(self, first: int, due: int | None, time: int) -> int:
         """The last time of rows that may run together: no partial match ends up to it, nor one that begins in it."""

@@ -14,10 +14,10 @@ from typing import Any
 from yarrow.cep.pattern_matcher import PatternResult
 from yarrow.container.codegen.code_writer import CodeWriter
 from yarrow.container.codegen.freezing import generate_fixed
-from yarrow.container.codegen.inlining.functions import is_traced
 from yarrow.container.codegen.user_functions import load_function, method_of
 from yarrow.container.operators.base import Emit, KeyReadingOperator, OperatorContext, declared_type
 from yarrow.container.operators.cep.condition_code import generate_result
+from yarrow.container.operators.cep.matching_code import RowsByTime
 from yarrow.container.operators.cep.matching_operator import MatchingOperator, Results
 from yarrow.container.operators.cep.ordered_matching import OrderedMatching
 from yarrow.container.operators.cep.pending_rows import PendingRows
@@ -27,12 +27,10 @@ from yarrow.container.operators.event_time_order.row_addition import generate_ad
 from yarrow.container.operators.late_ledger import LateTime
 from yarrow.container.operators.registry import runs
 from yarrow.container.operators.rows.key_selection import generate_current_key, generate_key
-from yarrow.container.protocol.failure import short_record
 from yarrow.datastream.output_tag import OutputTag
 from yarrow.runtime.common.late_records import LatePlace
-from yarrow.runtime.config.options import pipeline
 from yarrow.runtime.data.elements import MAX_TIMESTAMP, MIN_TIMESTAMP
-from yarrow.runtime.data.keys import canonicalize, user_key
+from yarrow.runtime.data.keys import canonicalize
 from yarrow.runtime.graph.window_spec import AllPatternOperator, PatternOperator
 
 
@@ -63,6 +61,7 @@ class PatternMatchingOperator(MatchingOperator, KeyReadingOperator):
             rows = TimeOrderedRows(context.state, row_type)
             timers = RowTimers(rows)
             self._set_up_matching(context, row_type, timers)
+            self._rows = rows
             self._ordered = OrderedMatching(self._matcher, self._matches, rows, timers, self._row_failure)
             return
         self._waiting = PendingRows(context.state, row_type, comparator)
@@ -75,9 +74,7 @@ class PatternMatchingOperator(MatchingOperator, KeyReadingOperator):
     def open(self) -> None:
         super().open()
         if self._ordered is not None:
-            inlines = self.context.environment.settings.get(pipeline.INLINE_FUNCTIONS)
-            # Breakpoints and coverage need calls.
-            self._ordered.compile(inlines=inlines and not is_traced())
+            self._ordered.compile(RowsByTime(), inlines=self.computes_conditions)
 
     def close(self) -> None:
         if self._ordered is not None:
@@ -90,7 +87,7 @@ class PatternMatchingOperator(MatchingOperator, KeyReadingOperator):
         self, code: CodeWriter, value: str, timestamp: str | None, emit: Emit, is_head: bool
     ) -> None:
         if self._ordered is not None and timestamp is not None:
-            self._generate_ordered(code, value, timestamp, emit, self._ordered.rows)
+            self._generate_ordered(code, value, timestamp, emit)
             return
         cares = self._generate_care(code, value, timestamp)
         if is_head and self.context.state.wants_keys:
@@ -114,9 +111,7 @@ class PatternMatchingOperator(MatchingOperator, KeyReadingOperator):
         with code.block("else:"):
             self._generate_results(code, f"{code.bind('on_row', self.on_row)}({value}, {timestamp})", emit)
 
-    def _generate_ordered(
-        self, code: CodeWriter, value: str, timestamp: str, emit: Emit, rows: TimeOrderedRows
-    ) -> None:
+    def _generate_ordered(self, code: CodeWriter, value: str, timestamp: str, emit: Emit) -> None:
         """Generates code that lets a row wait by its time, or takes a late one."""
         late = f"{timestamp} is None or {timestamp} <= {code.bind('timers', self._timers)}.watermark"
         with code.block(f"if {late}:"):
@@ -127,7 +122,7 @@ class PatternMatchingOperator(MatchingOperator, KeyReadingOperator):
             with code.block(f"if {cares}:"):
                 key = generate_key(code, self._selector, value, None)
                 fixed = generate_fixed(code, value, self._row_type, self.context.environment.object_reuse)
-                generate_added(code, rows, key, timestamp, fixed)
+                generate_added(code, self._rows, key, timestamp, fixed)
 
     @staticmethod
     def _generate_results(code: CodeWriter, results: str, emit: Emit) -> None:
@@ -195,7 +190,7 @@ class PatternMatchingOperator(MatchingOperator, KeyReadingOperator):
         """Lets a row of the current key wait; it leaves once `leaves_at` has passed."""
         key = self.context.state.current_key
         if self._ordered is not None:
-            self._ordered.rows.add(canonicalize(key), time, row if self._fix is None else self._fix(row))
+            self._rows.add(canonicalize(key), time, row if self._fix is None else self._fix(row))
             return
         if self._waiting.add(key, time, row if self._fix is None else self._fix(row)):
             self._queue.register(leaves_at, canonicalize(key))
@@ -210,18 +205,6 @@ class PatternMatchingOperator(MatchingOperator, KeyReadingOperator):
         leaves_at = following + self._delay
         # Beyond so many rows the others follow in the next slice: no time has passed for them.
         return self._run(key, lambda _: rows, rows[-1][0] if following <= time else time, leaves_at)
-
-    def _run_ordered(
-        self, ordered: OrderedMatching, time: int, deadline: float
-    ) -> Iterator[tuple[Any, int | None]]:
-        """Runs the pattern over the rows that wait in order of time, and lets time pass, up to a time."""
-        fired = ordered.fired
-        for found in ordered.run_until(time, deadline):
-            yield from self._emit_each(found)
-        self.fired_timers += ordered.fired - fired
-
-    def _row_failure(self, key: Any, row: Any, error: Exception) -> Exception:
-        return self._failure(short_record(row), user_key(key), error)
 
     # ------------------------------------------------------------------ time
 

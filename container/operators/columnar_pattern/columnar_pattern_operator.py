@@ -8,7 +8,7 @@ docs/design/0044-patterns-of-columns.md.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from functools import partial
 from math import inf
 from typing import Any, Final
@@ -23,11 +23,18 @@ from yarrow.common.types import Row
 from yarrow.container.operators.base import OperatorContext
 from yarrow.container.operators.cep.matching_operator import MatchingOperator, is_tagged
 from yarrow.container.operators.cep.matching_state import PARTIAL_MATCHES, KeptMatches
+from yarrow.container.operators.cep.ordered_matching import OrderedMatching
 from yarrow.container.operators.columnar.conversions import ArrowToRowsConverter
 from yarrow.container.operators.columnar.late_batches import LateRows, lose_rows
 from yarrow.container.operators.columnar.row_times import RowTimes, TimeUse
 from yarrow.container.operators.columnar_operator import ColumnarOperator
 from yarrow.container.operators.columnar_pattern.column_conditions import ColumnConditions
+from yarrow.container.operators.columnar_pattern.due_rows import (
+    MOST_CONDITIONS,
+    DueRows,
+    Live,
+    RowsWithResults,
+)
 from yarrow.container.operators.columnar_pattern.held_rows import HeldRows, can_be_held
 from yarrow.container.operators.columnar_pattern.leaving_rows import KeySpan, LeavingByKey, LeavingRows
 from yarrow.container.operators.columnar_pattern.pending_batches import (
@@ -47,6 +54,7 @@ from yarrow.runtime.common.errors import InvalidProgramError, YarrowError
 from yarrow.runtime.data.batch_key import BatchKey
 from yarrow.runtime.data.column_rows import rows_of_batch, rows_where
 from yarrow.runtime.data.elements import MAX_TIMESTAMP, MIN_TIMESTAMP, ArrowBatch
+from yarrow.runtime.data.immutability import copy_flat_row
 from yarrow.runtime.data.keys import user_key
 from yarrow.runtime.graph.column_spec import ArrowToRowsOperator
 from yarrow.runtime.graph.window_spec import ColumnarPatternOperator
@@ -85,12 +93,16 @@ class ColumnarPatternMatchingOperator(MatchingOperator, ColumnarOperator):
         self._late_tag = spec.late_tag
         self._times = RowTimes(name, None, 0, _PATTERNS)
         self._converter = ArrowToRowsConverter(name, ArrowToRowsOperator(as_tuple=False))
-        #: Canonical keys with partial matches.
-        self._live: set[Any] = set()
+        #: Canonical keys with partial matches; the loop over rows in order of time keeps no set of them.
+        self._live: set[Any] | Live = set()
         #: Rows that the watermark has passed, in order of time, with the time that has passed behind them.
         self._due: deque[tuple[WaitingColumns, int]] = deque()
         #: The rows that leave in several slices.
         self._leaving: LeavingRows | None = None
+        #: Runs rows in order of time; None = key by key.
+        self._ordered: OrderedMatching | None = None
+        #: The time that has passed behind the rows that run in order of time.
+        self._until = MIN_TIMESTAMP
         #: None = partial matches can be seen, or need more than columns.
         self._held: HeldRows | None = None
 
@@ -100,6 +112,8 @@ class ColumnarPatternMatchingOperator(MatchingOperator, ColumnarOperator):
         super().setup(context)
         self._require_same_columns(context)
         self._set_up_matching(context, None)
+        if self._fix is not None and all(map(_is_flat, self._schema.types)):
+            self._fix = copy_flat_row
         self._conditions = ColumnConditions(self._pattern)
         self._relevant = RelevantRows(self._matcher.table, self._conditions.conditions)
         self._held = self._held_rows()
@@ -107,7 +121,29 @@ class ColumnarPatternMatchingOperator(MatchingOperator, ColumnarOperator):
             self._schema, self._key, self._conditions.truths, self._relevant.of, self._held
         )
         context.state.register_section(PENDING_BATCHES, self._pending)
-        self._live.update(context.state.state_keys(PARTIAL_MATCHES))
+        live = Live(self._matches.table, self._matches.all_keys)
+        self._rows = DueRows(self._key, live, self._rows_of)
+        few = len(self._conditions.conditions) <= MOST_CONDITIONS
+        # Behind strict steps few rows become objects: only the matcher knows which.
+        if few and not self._relevant.all_go_on:
+            ordered = OrderedMatching(
+                self._matcher, self._matches, self._rows, self._queue, self._row_failure
+            )
+            if ordered.moves_alone:
+                self._ordered, self._live = ordered, live
+                return
+        self._live = set(context.state.state_keys(PARTIAL_MATCHES))
+
+    def open(self) -> None:
+        super().open()
+        if self._ordered is not None:
+            form = RowsWithResults(self._conditions.conditions)
+            self._ordered.compile(form, inlines=self.computes_conditions)
+
+    def close(self) -> None:
+        if self._ordered is not None:
+            self._ordered.close()
+        super().close()
 
     def _held_rows(self) -> HeldRows | None:
         """Where rows stay as columns while their key cannot match, if nobody can see the difference."""
@@ -189,6 +225,7 @@ class ColumnarPatternMatchingOperator(MatchingOperator, ColumnarOperator):
 
     def _keep_matches(self, place: KeptMatches, matches: PartialMatches) -> None:
         super()._keep_matches(place, matches)
+        assert isinstance(self._live, set)
         if matches.is_empty:
             self._live.discard(place[0])
         else:
@@ -197,9 +234,15 @@ class ColumnarPatternMatchingOperator(MatchingOperator, ColumnarOperator):
     def _run_due(self, key: Any, time: int) -> list[PatternResult]:
         return self._run(key, lambda _: (), time, None)
 
-    def _emit(self, found: Sequence[PatternResult], key: Any) -> Iterator[tuple[Any, int | None]]:
-        for result, time in super()._emit(found, key):
-            if self._late_tag is not None and is_tagged(result) and result[0].tag_id == self._late_tag:
+    def _emit_each(self, found: Iterable[tuple[Any, PatternResult]]) -> Iterator[tuple[Any, int | None]]:
+        results = super()._emit_each(found)
+        return results if self._late_tag is None else self._without_late_tag(results)
+
+    def _without_late_tag(
+        self, results: Iterable[tuple[Any, int | None]]
+    ) -> Iterator[tuple[Any, int | None]]:
+        for result, time in results:
+            if is_tagged(result) and result[0].tag_id == self._late_tag:
                 raise InvalidProgramError(
                     f"operator '{self.name}': {short_record(result[1])} goes to the side output '{self._late_tag}',"
                     " which takes batches of late rows. Give the results of the function another OutputTag"
@@ -215,12 +258,15 @@ class ColumnarPatternMatchingOperator(MatchingOperator, ColumnarOperator):
         times = [self._pending.first_time, self._timers.event_timers.next_timestamp]
         if self._held is not None:
             times.append(self._held.first_end)
-        under_way = self._leaving is not None or bool(self._due)
+        under_way = self._leaving is not None or bool(self._due) or self._rows.first_time is not None
         return under_way or any(time is not None and time <= watermark for time in times)
 
     def fire_event_timers(self, deadline: float) -> Iterator[tuple[Any, int | None]]:
         """Runs the pattern over the rows that the watermark has passed, then ends partial matches in time."""
         watermark = self._timers.watermark
+        if self._ordered is not None:
+            yield from self._fire_ordered(self._ordered, watermark, deadline)
+            return
         while self._leaving is not None or self._are_due(watermark):
             if self._leaving is None:
                 self._leaving = self._rows_that_leave()
@@ -232,11 +278,35 @@ class ColumnarPatternMatchingOperator(MatchingOperator, ColumnarOperator):
             self._held.drop_until(watermark)
         yield from self._fire(self._timers.event_timers, watermark, watermark, deadline)
 
+    def _fire_ordered(
+        self, ordered: OrderedMatching, watermark: int, deadline: float
+    ) -> Iterator[tuple[Any, int | None]]:
+        """The same where the rows of all keys run in order of time."""
+        while self._are_due(watermark) or self._rows.first_time is not None:
+            if self._rows.first_time is None:
+                rows, self._until = self._due.popleft()
+                if self._held is not None:
+                    sifted = self._held.sift(rows, self._live)
+                    if sifted is None:
+                        if perf_counter() >= deadline:
+                            return
+                        continue
+                    rows = sifted
+                self._rows.begin(rows)
+            # Rows of other pieces are later: no more time has passed for their keys.
+            yield from self._run_ordered(ordered, self._until, deadline)
+            if perf_counter() >= deadline:
+                return
+        if self._held is not None:
+            self._held.drop_until(watermark)
+        yield from self._run_ordered(ordered, watermark, deadline)
+
     def _are_due(self, watermark: int) -> bool:
         """Whether rows leave by now; they are in `_due` then."""
         if not self._due and (rows := self._pending.take_until(watermark)) is not None:
-            # Who looks for rows to hold looks at all rows of a piece at once.
-            pieces = [rows] if self._held is None else list(rows.pieces_by_time(_MOST_AT_ONCE))
+            # Who looks at all rows of a piece at once needs small pieces.
+            whole = self._held is None and self._ordered is None
+            pieces = [rows] if whole else list(rows.pieces_by_time(_MOST_AT_ONCE))
             ends = [*(int(piece.times[-1]) for piece in pieces[:-1]), watermark]
             self._due.extend(zip(pieces, ends, strict=True))
         return bool(self._due)
@@ -273,7 +343,7 @@ class ColumnarPatternMatchingOperator(MatchingOperator, ColumnarOperator):
         # Between two slices rows that leave are in no state: those that are left wait again.
         left = None if self._leaving is None else self._leaving.left()
         self._leaving = None
-        for rows in (*(rows for rows, _ in reversed(self._due)), left):
+        for rows in (*(rows for rows, _ in reversed(self._due)), left, self._rows.take_left()):
             if rows is not None:
                 self._pending.put_back(rows)
         self._due.clear()
@@ -287,6 +357,15 @@ class ColumnarPatternMatchingOperator(MatchingOperator, ColumnarOperator):
         yield from self.fire_event_timers(inf)
         self._timers.watermark = MIN_TIMESTAMP
         # The caller empties the state.
-        self._live.clear()
+        if self._ordered is not None:
+            self._ordered.clear()
+        else:
+            self._live = set()
         if self._held is not None:
             self._held.clear()
+
+
+def _is_flat(kind: pa.DataType) -> bool:
+    """True for a type whose Python values hold no others."""
+    plain = (pa.types.is_primitive, pa.types.is_string, pa.types.is_large_string, pa.types.is_binary)
+    return any(test(kind) for test in plain)

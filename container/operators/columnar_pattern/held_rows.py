@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -100,7 +100,7 @@ class HeldRows:
         """When the time limits of a batch have passed; None without rows."""
         return self._batches[0].end if self._batches else None
 
-    def sift(self, rows: WaitingColumns, live: Collection[Any]) -> WaitingColumns | None:
+    def sift(self, rows: WaitingColumns, live: Container[Any]) -> WaitingColumns | None:
         """Keeps those of the leaving rows whose keys cannot match yet; returns the others, None if there are none.
 
         The rows that were held of their keys come with them. `live`: canonical keys with partial matches.
