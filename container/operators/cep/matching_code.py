@@ -36,7 +36,7 @@ class LoopRows(Protocol):
         ...
 
 
-class RowsByTime:
+class RowsInTurn:
     """Rows as TimeOrderedRows gives them: times with keys and rows in turn."""
 
     parameter = "pieces"

@@ -38,7 +38,7 @@ _SHORT: Final = 0.001
 _LONG: Final = 0.003
 
 
-class WaitingRows(Protocol):
+class OrderedRows(Protocol):
     """The rows of all keys that wait."""
 
     @property
@@ -58,7 +58,7 @@ class OrderedMatching:
         self,
         matcher: PatternMatcher,
         matches: MatchingState,
-        rows: WaitingRows,
+        rows: OrderedRows,
         timers: TimerQueue,
         failure: Failure,
     ) -> None:

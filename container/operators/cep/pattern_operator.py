@@ -17,7 +17,7 @@ from yarrow.container.codegen.freezing import generate_fixed
 from yarrow.container.codegen.user_functions import load_function, method_of
 from yarrow.container.operators.base import Emit, KeyReadingOperator, OperatorContext, declared_type
 from yarrow.container.operators.cep.condition_code import generate_result
-from yarrow.container.operators.cep.matching_code import RowsByTime
+from yarrow.container.operators.cep.matching_code import RowsInTurn
 from yarrow.container.operators.cep.matching_operator import MatchingOperator, Results
 from yarrow.container.operators.cep.ordered_matching import OrderedMatching
 from yarrow.container.operators.cep.pending_rows import PendingRows
@@ -74,7 +74,7 @@ class PatternMatchingOperator(MatchingOperator, KeyReadingOperator):
     def open(self) -> None:
         super().open()
         if self._ordered is not None:
-            self._ordered.compile(RowsByTime(), inlines=self.computes_conditions)
+            self._ordered.compile(RowsInTurn(), inlines=self.computes_conditions)
 
     def close(self) -> None:
         if self._ordered is not None:

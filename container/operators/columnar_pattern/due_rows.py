@@ -1,7 +1,7 @@
 """DueRows: the rows of record batches that the watermark has passed, as the loop over rows of all keys takes them.
 
-Owner: the task thread. They leave in order of time. Objects are made a piece of work at a time, and only of rows that
-may begin a match, or come behind such a beginning of their key. Results of conditions over columns are bits of a
+Owner: the task thread. They leave in order of time. Objects are made a piece of work at a time. Only rows become
+objects that may begin a match, or may change one of their key. Results of conditions over columns are bits of a
 number, which the loop tests. Must not know the matcher. See docs/design/0044-patterns-of-columns.md.
 """
 
