@@ -30,7 +30,8 @@ env = StreamExecutionEnvironment.get_execution_environment(
 
 def words(builder, name):
     builder.set_value_only_deserializer(SimpleStringSchema()).set_bounded(KafkaOffsetsInitializer.latest())
-    return env.from_source(builder.build(), WatermarkStrategy.for_monotonous_timestamps(), name)
+    read = env.from_source(builder.build(), WatermarkStrategy.for_monotonous_timestamps(), name)
+    return read.rate_limit(rows_per_second=100_000, bytes_per_second=10_000_000)
 
 
 topic = KafkaSource.builder().set_bootstrap_servers(sys.argv[1]).set_topics(sys.argv[2])

@@ -19,6 +19,7 @@ from yarrow.client.rest.rest_client import RestClient
 from yarrow.common import Types, WatermarkStrategy
 from yarrow.common.restart_strategy import RestartStrategies
 from yarrow.common.serialization import Encoder
+from yarrow.datastream import RuntimeExecutionMode
 from yarrow.datastream.connectors.file_sink import FileSink
 from yarrow.datastream.connectors.file_source import FileSource
 from yarrow.datastream.connectors.number_seq import NumberSequenceSource
@@ -148,3 +149,37 @@ def test_a_job_that_waits_for_permits_is_cancelled_at_once(cluster: MiniCluster,
     wait_until(lambda: all_running(client.get_job_details().result()))
     assert Rates(cluster, client).of("files")["sharing-subtasks"] == 1
     client.cancel().result()
+
+
+def test_limits_of_a_bounded_job_are_changed_while_it_runs_and_outlive_a_killed_worker(
+    cluster: MiniCluster, tmp_path: Path
+) -> None:
+    env = environment(cluster, parallelism=1)
+    env.set_runtime_mode(RuntimeExecutionMode.AUTOMATIC)
+    env.set_restart_strategy(RestartStrategies.fixed_delay_restart(3, 0))
+    source = NumberSequenceSource(1, ROWS)
+    numbers = env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers").uid("numbers")
+    numbers.rate_limit(rows_per_second=100_000)
+    sink = FileSink.for_row_format(str(tmp_path / "out"), Encoder.simple_string_encoder()).build()
+    rows = numbers.map(Traced(tmp_path, "rows"))
+    rows.sink_to(sink).uid("files").rate_limit(bytes_per_second=0.001)
+    run_fast(tmp_path)
+    client = env.execute_async("limited in batch")
+    assert isinstance(client, LocalJobClient)
+    wait_until(lambda: (tmp_path / "rows-0-0").exists())
+    rates = Rates(cluster, client)
+    assert rates.of("files")["bytes-per-second"] == 0.001
+    rates.set(numbers=CRAWLING)
+    # The next run begins with the changed limit.
+    pid = int((tmp_path / "rows-0-0").read_text())
+    (tmp_path / "rows-0-0").unlink()
+    os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: (tmp_path / "rows-0-0").exists())
+    assert rates.of("numbers")["rows-per-second"] == CRAWLING["rows-per-second"]
+    rates.set(files={"bytes-per-second": None})
+    wait_until(lambda: rates.of("numbers")["sharing-subtasks"] == 1)
+    assert not client.get_job_execution_result().done()
+    rates.set(numbers={"rows-per-second": None})
+    client.get_job_execution_result().result()
+    lines = [line for path in (tmp_path / "out").rglob("part-*") for line in path.read_text().split()]
+    assert sorted(map(int, lines)) == list(range(1, ROWS + 1))
