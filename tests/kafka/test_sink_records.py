@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
-from tests.kafka.topic_under_test import TopicUnderTest
+from tests.kafka.topic_under_test import TopicUnderTest, release
 from tests.support.kafka.cluster import KafkaCluster
+from tests.unit.container.operators.sinks.sink_harness import SinkJob
 from yarrow.common.serialization import SerializationSchema
+from yarrow.container.protocol.failure import failure_cause
 from yarrow.datastream.connectors.base import DeliveryGuarantee
 from yarrow.datastream.connectors.kafka import (
     KafkaRecordSerializationSchema,
@@ -239,8 +241,19 @@ def test_time_outs_are_compared_with_the_brokers_limit(kafka: KafkaCluster, new_
     target = TopicUnderTest(kafka, new_topic())
     with pytest.raises(KafkaConnectorError, match=r"transaction.max.timeout.ms=900000"):
         target.job(sink=target.sink(properties={"transaction.timeout.ms": 900_001}))
-    with pytest.raises(KafkaConnectorError, match=r"execution.checkpointing.timeout"):
-        target.job(sink=target.sink(properties={"transaction.timeout.ms": 60_000}))
+    short = target.sink(properties={"transaction.timeout.ms": 60_000})
+    with pytest.raises(KafkaConnectorError, match=r"execution.checkpointing.timeout") as refused:
+        target.job(sink=short)
+    # The restart strategy of jobs with checkpoints would try it again without an end.
+    assert failure_cause(refused.value).is_final
+    job = target.job()
+    job.write(["a"])
+    job.checkpoint()
+    job.kill()
+    # The end of a job that goes on would remove its checkpoints.
+    with pytest.raises(KafkaConnectorError, match=r"execution.checkpointing.timeout") as refused:
+        SinkJob(short, release=release, start_from=job.completed)
+    assert not failure_cause(refused.value).is_final
     batch = {"execution.runtime-mode": "BATCH", "execution.batch.longest-stage": "20 min"}
     with pytest.raises(KafkaConnectorError, match=r"up to 1200000 ms \(execution.batch.longest-stage\)"):
         target.job(configuration=batch)

@@ -24,6 +24,10 @@ from yarrow.datastream.connectors.kafka.cluster.client_library import (
     require_mechanism,
 )
 from yarrow.datastream.connectors.kafka.cluster.client_properties import ClientProperties, as_text
+from yarrow.datastream.connectors.kafka.cluster.kafka_errors import (
+    KafkaTransactionError,
+    KafkaTransactionTimeoutError,
+)
 from yarrow.datastream.connectors.kafka.cluster.property_names import PRODUCER
 from yarrow.datastream.connectors.kafka.writing.record_serialization import KafkaRecordSerializationSchema
 from yarrow.datastream.connectors.kafka.writing.sink_settings import (
@@ -132,7 +136,7 @@ class KafkaSink(Sink[T], Generic[T]):
         if self._client is None or guarantee is not DeliveryGuarantee.EXACTLY_ONCE:
             return FlushingKafkaWriter(settings, guarantee)
         names = TransactionNames(context, RandomIdFactory())
-        timeout_ms = self._transaction_timeout_ms(cluster, context.configuration)
+        timeout_ms = self._transaction_timeout_ms(cluster, context)
         # The claim comes behind all that may fail before: from then on its beats go on until the writer is closed.
         writer = TransactionalKafkaWriter(settings, names, self._client, timeout_ms)
         try:
@@ -151,14 +155,23 @@ class KafkaSink(Sink[T], Generic[T]):
         settings = self._settings
         return ClusterClient(settings.producer, settings.properties, _ANSWER_SECONDS, PRODUCER)
 
-    def _transaction_timeout_ms(self, cluster: ClusterClient, configuration: Mapping[str, str]) -> int:
-        """The time-out of transactions, checked against the brokers' limit and the job's needs."""
+    def _transaction_timeout_ms(self, cluster: ClusterClient, context: SinkWriterContext) -> int:
+        """The time-out of transactions, checked against the brokers' limit and the job's needs.
+
+        A job that begins is refused without restarts. One that goes on restarts, since its end would remove its
+        checkpoints.
+        """
         found = cluster.broker_setting(BROKER_LIMIT)
-        return transaction_timeout_ms(
-            self._settings.asked_timeout_ms,
-            None if found is None else int(found),
-            needed_timeout(Settings(configuration, "the job")),
-        )
+        try:
+            return transaction_timeout_ms(
+                self._settings.asked_timeout_ms,
+                None if found is None else int(found),
+                needed_timeout(Settings(context.configuration, "the job")),
+            )
+        except KafkaTransactionTimeoutError as refused:
+            if context.restored_checkpoint_id is None:
+                raise
+            raise KafkaTransactionError(str(refused)) from None
 
 
 class KafkaSinkBuilder:

@@ -40,6 +40,7 @@ from yarrow.datastream.connectors.kafka.cluster.client_settings import admin_set
 from yarrow.datastream.connectors.kafka.cluster.kafka_errors import (
     KafkaConnectorError,
     KafkaLoginRefusedError,
+    KafkaPropertyRefusedError,
     KafkaTopicMissingError,
     KafkaUnreachableError,
 )
@@ -70,6 +71,8 @@ __all__ = [
 T = TypeVar("T")
 
 _LOG = logging.getLogger(__name__)
+#: In the client's words about a property that it does not take.
+_OF_PROPERTY = "configuration property"
 
 #: Errors of a client that mean: no broker answers now. The client tries again by itself.
 _UNREACHABLE = frozenset(
@@ -198,8 +201,11 @@ def _made(
     try:
         return client(configuration, logger=log or _ClientLog())
     except (KafkaException, ValueError, TypeError) as error:
-        raise KafkaConnectorError(
-            f"Kafka's client refuses its properties: {properties.with_secrets_hidden(_text(error))}"
+        text = properties.with_secrets_hidden(_text(error))
+        # Also a thread that the system does not give, and a certificate that is being replaced, are told here.
+        is_property = _OF_PROPERTY in text.lower()
+        raise (KafkaPropertyRefusedError if is_property else KafkaConnectorError)(
+            f"Kafka's client refuses its properties: {text}"
         ) from None
 
 

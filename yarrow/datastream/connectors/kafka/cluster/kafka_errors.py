@@ -15,6 +15,12 @@ class KafkaConnectorError(YarrowError):
     is_transient = False
 
 
+class KafkaPropertyRefusedError(KafkaConnectorError):
+    """A property has a value that the client does not know, and would not know in another attempt."""
+
+    is_final = True
+
+
 class KafkaUnreachableError(KafkaConnectorError):
     """No broker answered in time."""
 
@@ -49,6 +55,12 @@ class KafkaDeliveryError(KafkaConnectorError):
 
 class KafkaTransactionError(KafkaConnectorError):
     """A transaction could not be begun, ended, listed or described; the message has its name."""
+
+
+class KafkaTransactionTimeoutError(KafkaTransactionError):
+    """Transactions of a job that begins cannot be open as long as it needs; the message has the settings of both."""
+
+    is_final = True
 
 
 class KafkaPrefixInUseError(KafkaTransactionError):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from yarrow.datastream.connectors.kafka.cluster.kafka_errors import KafkaTransactionError
+from yarrow.datastream.connectors.kafka.cluster.kafka_errors import KafkaTransactionTimeoutError
 from yarrow.runtime.config.options import batch, checkpointing, rpc
 from yarrow.runtime.config.options.execution import RUNTIME_MODE, RuntimeMode
 from yarrow.runtime.config.settings import Settings
@@ -49,11 +49,11 @@ def needed_timeout(job: Settings) -> NeededTimeout | None:
 def transaction_timeout_ms(asked_ms: int | None, limit_ms: int | None, needed: NeededTimeout | None) -> int:
     """The time-out of each transaction: what the program asks for, else as long as the broker allows.
 
-    `needed` is what the job needs; None = nothing is known. Raises KafkaTransactionError naming the settings if a
-    time-out is longer than the limit or shorter than the need.
+    `needed` is what the job needs; None = nothing is known. Raises KafkaTransactionTimeoutError, with the settings, if
+    a time-out is longer than the limit or shorter than the need.
     """
     if asked_ms is not None and limit_ms is not None and asked_ms > limit_ms:
-        raise KafkaTransactionError(
+        raise KafkaTransactionTimeoutError(
             f"KafkaSink: transaction.timeout.ms={asked_ms} is longer than the brokers allow"
             f" ({BROKER_LIMIT}={limit_ms}). Lower it, or raise {BROKER_LIMIT} on the brokers"
         )
@@ -64,7 +64,7 @@ def transaction_timeout_ms(asked_ms: int | None, limit_ms: int | None, needed: N
             if asked_ms is not None and (limit_ms is None or limit_ms >= needed.milliseconds)
             else f"Raise {BROKER_LIMIT} on the brokers to {needed.milliseconds} or more"
         )
-        raise KafkaTransactionError(
+        raise KafkaTransactionTimeoutError(
             f"KafkaSink: Kafka would abort transactions after {timeout} ms, but the job needs up to"
             f" {needed.milliseconds} ms ({needed.settings}). {remedy}, or lower the job's settings"
         )

@@ -10,6 +10,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from tests.support.free_ports import free_port
+from yarrow.container.protocol.failure import failure_cause
 from yarrow.datastream.connectors.kafka.cluster.client import ClusterClient, _ClientLog
 from yarrow.datastream.connectors.kafka.cluster.client_properties import ClientProperties
 from yarrow.datastream.connectors.kafka.cluster.client_settings import consumer_settings, producer_settings
@@ -38,8 +39,10 @@ def test_missing_file_of_certificates_is_named() -> None:
 
 
 def test_settings_that_the_client_refuses_are_named() -> None:
-    with pytest.raises(KafkaConnectorError, match=r"refuses its properties: .*socket.timeout.ms"):
+    with pytest.raises(KafkaConnectorError, match=r"refuses its properties: .*socket.timeout.ms") as refused:
         client(bootstrap_servers="localhost:1", request_timeout_ms="few").topics()
+    # The restart strategy of jobs with checkpoints would try it again without an end.
+    assert failure_cause(refused.value).is_final
 
 
 def test_the_reason_of_a_failed_transaction_comes_from_the_clients_log() -> None:
