@@ -49,7 +49,7 @@ MUTANTS = (
     ),
     Mutant(
         "TimerQueue._discard",
-        "elif bucket != entry:",
+        "elif bucket is not entry and bucket != entry:",
         "elif False:",
         killer="test_timer_queue.py::test_any_use_goes_as_the_model_says_restored_or_not",
     ),
@@ -73,7 +73,7 @@ MUTANTS = (
     ),
     Mutant(
         "TimerQueue.register",
-        "elif bucket == entry:",
+        "elif bucket is entry or bucket == entry:",
         "elif False:",
         killer="test_timer_queue.py::test_a_timer_is_there_once_however_often_it_is_registered",
     ),
