@@ -307,10 +307,15 @@ class HeapTable(ValueTable):
                 self._waited_for = None
             entries = self._live_of(index)
             if entries:
-                piece = [entries.popitem() for _ in range(min(PIECE, len(entries)))]
-                for key, _ in piece if below else ():
+                if len(entries) <= PIECE:
+                    keys, values = list(entries), list(entries.values())
+                    entries.clear()
+                else:
+                    piece = [entries.popitem() for _ in range(PIECE)]
+                    keys, values = [key for key, _ in piece], [value for _, value in piece]
+                for key in keys if below else ():
                     self._mark_gone(index, key)
-                yield [key for key, _ in piece], [value for _, value in piece]
+                yield keys, values
                 continue
             yield from self._take_below(index, below)
             if self._below[index] is below and not self._live_of(index):

@@ -9,8 +9,11 @@ slice is merged twice. Must not know windows' ends, watermarks or results. See d
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from operator import itemgetter
+from typing import Any, Final, NamedTuple, cast
 
+from yarrow.container.codegen.code_writer import CompiledCode
+from yarrow.container.operators.sliced_window.merging_loop import merging_loop
 from yarrow.container.operators.sliced_window.slice_tables import SliceTables
 from yarrow.container.operators.window.window_contents import WindowContents
 from yarrow.container.state.value_table import MISSING
@@ -19,6 +22,7 @@ from yarrow.datastream.window import TimeWindow
 #: The stacks of a key as they are stored: no slice of the front lies before the first number; the border; the back,
 #: None = it has no content.
 Stacks = tuple[int, int, Any]
+_BORDER: Final = itemgetter(1)
 
 
 class Fired(NamedTuple):
@@ -40,12 +44,16 @@ class SliceStacks:
         slices: SliceTables,
         contents: WindowContents[TimeWindow],
         own: Callable[[Any], Any] | None,
+        *,
+        inlines: bool = False,
     ) -> None:
-        """`own` copies a value that a merge could change; None = no value can change."""
+        """`own` copies a value that a merge could change; None = no value can change. `inlines`: see merging_loop."""
         self._slices, self._contents = slices, contents
         self._layout = slices.layout
         self._own = own
         self._merge = contents.merge_function if own is None else _Owning(contents.merge_function, own).merge
+        #: Merges many keys at once, where no value can change.
+        self._loop = merging_loop(self._merge, inlines=inlines) if own is None else None
         #: The key whose merge has failed.
         self.failed: Any = None
         self._window = TimeWindow(0, 0)
@@ -77,6 +85,44 @@ class SliceStacks:
 
         If a function raises an error, `failed` is its key.
         """
+        loop, start = self._loop, self._window.start
+        if loop is None or len(self._fresh) > 1 or not self._unread > start < min(map(_BORDER, stacks)):
+            return self._fire_each(keys, stacks)
+        try:
+            return self._fire_at_once(loop, keys, stacks)
+        except Exception:
+            # Again, one key after the other: that raises the same, and tells the key.
+            self._fire_each(keys, stacks)
+            self.failed = keys[0]
+            raise
+
+    def close(self) -> None:
+        """Lets go of the generated code."""
+        if self._loop is not None:
+            self._loop.dispose()
+
+    def _fire_at_once(self, loop: CompiledCode, keys: Sequence[Any], stacks: Sequence[Stacks]) -> Fired:
+        """What the window at hand is for keys whose fronts all reach into it."""
+        slices, merge_all = self._slices, cast("Callable[..., Any]", loop.function)
+        unread = slices.getter(self._fresh[0]) if self._fresh else _nothing
+        window, step = self._window, self._layout.step
+        left, values, some_empty = merge_all(
+            keys, stacks, window.start, step, unread, slices.getters.get, slices.getter
+        )
+        if not some_empty:
+            return Fired(list(keys), values, list(keys), left)
+        fired = Fired([], [], [], [])
+        for key, value, entry in zip(keys, values, left, strict=True):
+            if value is not None:
+                fired.keys.append(key)
+                fired.values.append(value)
+            if entry[0] < entry[1] or entry[2] is not None:
+                fired.left.append(key)
+                fired.stacks.append(entry)
+        return fired
+
+    def _fire_each(self, keys: Sequence[Any], stacks: Sequence[Stacks]) -> Fired:
+        """The same for any keys, one after the other."""
         start, step = self._window.start, self._layout.step
         own, merge, slices = self._own, self._merge, self._slices
         if self._unread == start:
@@ -197,3 +243,7 @@ class _Owning:
     def merge(self, first: Any, second: Any) -> Any:
         """`first` belongs to the caller, who gives it away."""
         return self._merge(first, self._own(second))
+
+
+def _nothing(key: Any) -> None:
+    return None

@@ -13,6 +13,7 @@ from heapq import heappush
 from typing import Any, NamedTuple
 
 from yarrow.common.typeinfo import Types
+from yarrow.container.codegen.inlining.functions import is_traced
 from yarrow.container.operators.base import OperatorContext, declared_type
 from yarrow.container.operators.registry import runs
 from yarrow.container.operators.sliced_window.slice_stacks import SliceStacks, Stacks
@@ -37,6 +38,7 @@ from yarrow.container.state.value_table import MISSING
 from yarrow.container.state.window_tables import TIME_WINDOWS, WindowTables
 from yarrow.datastream.window import TimeWindow
 from yarrow.runtime.common.clock import perf_counter
+from yarrow.runtime.config.options import pipeline
 from yarrow.runtime.data.elements import MIN_TIMESTAMP
 from yarrow.runtime.data.immutability import copier_for
 from yarrow.runtime.data.keys import canonicalize, user_key
@@ -79,7 +81,8 @@ class WindowsOfSlices(FoldingWindows):
         self._slices = SliceTables(self._layout, self._contents.values)
         #: Copies a value that a function could change; None = no value can change.
         self._own = copier_for(declared_type(spec.kept_type))
-        self._stacks = SliceStacks(self._slices, self._contents, self._own)
+        inlines = context.environment.settings.get(pipeline.INLINE_FUNCTIONS) and not is_traced()
+        self._stacks = SliceStacks(self._slices, self._contents, self._own, inlines=inlines)
         #: The stacks of each key, at the next window that it fires.
         stacks = Types.TUPLE([Types.LONG(), Types.LONG(), kept])
         self._standing: WindowValues[TimeWindow] = WindowValues(
@@ -97,6 +100,10 @@ class WindowsOfSlices(FoldingWindows):
         self._latest = None
         self._schedule_restored()
         self._owes = self.event_timers_due
+
+    def close(self) -> None:
+        self._stacks.close()
+        super().close()
 
     def _schedule_restored(self) -> None:
         standing = self._standing.tables.windows()

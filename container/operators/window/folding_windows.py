@@ -266,8 +266,8 @@ class FoldingWindows(WindowingBase):
         results: list[Any] = []
         get_result = self._combining.get_result
         try:
-            for value in values:
-                results.append(get_result(value))
+            # What came before a failure stays in the list.
+            results.extend(map(get_result, values))
         except Exception as error:
             raise self._failure_of_end(window, keys[len(results)], error) from error
         return results
