@@ -15,10 +15,10 @@ from yarrow.container.codegen.user_calls import generate_call
 def merging_loop(merge: Callable[[Any, Any], Any], *, inlines: bool) -> CompiledCode:
     """A function of stacks whose borders lie behind the start of the window; it changes nothing.
 
-    Its arguments are keys, stacks, the start of the window, the length of a slice, `get_unread`, and two functions
-    that give the `get` of a slice. `get_unread` gives the value of a key that no window has read. The function returns
-    the stacks behind the window, what the window is for each key, and whether it is nothing for some.
-    `inlines`: a small `merge` is written into it.
+    Its arguments are keys, stacks, the start of the window, the length of a slice and three functions. The first one
+    gives the value of a key that no window has read, the others the `get` of a slice. It returns the stacks behind the
+    window, what the window is for each key, and whether it is nothing for some. `inlines`: a small `merge` is written
+    into it.
     """
     code = CodeWriter(inlines=inlines)
     code.line("left, values, some_empty = [], [], False")

@@ -65,6 +65,22 @@ class Numbers(AggregateFunction[Any, Any, Any]):
         return acc_a
 
 
+class Texts(AggregateFunction[Any, str, list[int]]):
+    """The same in a text, which nothing changes: merges run in the generated loop. 99 and a number make merges fail."""
+
+    def create_accumulator(self) -> str:
+        return ""
+
+    def add(self, value: Any, accumulator: str) -> str:
+        return accumulator + f"{value[1]} "
+
+    def get_result(self, accumulator: str) -> list[int]:
+        return list(map(int, accumulator.split()))
+
+    def merge(self, acc_a: str, acc_b: str) -> str:
+        return acc_a + (acc_b if acc_a != "99 " else acc_b[99])
+
+
 class Shown(WindowFunction[Any, Any, Any, Any]):
     def apply(self, key: Any, window: Any, inputs: Iterable[Any]) -> Iterable[Any]:
         (numbers,) = inputs
@@ -102,12 +118,15 @@ def test_merges_are_those_of_all_rows_whatever_the_numbers_of_windows(seed: int)
                 if cumulative
                 else SlidingEventTimeWindows(size, slide, 0)
             )
-            check_merges(assigner, size, random)
+            check_merges(assigner, size, random, lambda windows: windows.aggregate(Numbers(), Shown()))
+            check_merges(
+                assigner, size, random, lambda windows: windows.aggregate(Texts(), Shown(), Types.STRING())
+            )
 
 
-def check_merges(assigner: Any, size: int, random: Random) -> None:
+def check_merges(assigner: Any, size: int, random: Random, aggregated: Any) -> None:
     """One key has a row at each time, one at few times, and some rows come behind windows of theirs."""
-    harness = OperatorHarness(lambda s: cut(s, assigner).aggregate(Numbers(), Shown()))
+    harness = OperatorHarness(lambda s: aggregated(cut(s, assigner)))
     windows: dict[Any, list[int]] = {}
     watermark, number = -1, 0
     for now in range(4 * size + 20):
@@ -366,3 +385,23 @@ def test_errors_of_late_rows_name_record_window_and_key(run: Any) -> None:
     with pytest.raises(FragmentFailedError) as caught:
         harness.push(("a", "x"), timestamps=[7])
     assert "('a', 'x') (window TimeWindow(start=0, end=10) of the key 'a')" in str(caught.value)
+
+
+@pytest.mark.parametrize("inlines", ["true", "false"])
+def test_a_merge_that_fails_in_the_loop_names_window_and_key(inlines: str) -> None:
+    def fragment(stream: DataStream) -> DataStream:
+        assigner = SlidingEventTimeWindows(15, 5, 0)
+        sums: DataStream = cut(stream, assigner).aggregate(Texts(), accumulator_type=Types.STRING())
+        return sums
+
+    with OperatorHarness(fragment, configuration={"pipeline.inline-functions": inlines}) as harness:
+        numbers = [(1, 1), (2, 6), (99, 11), (3, 16)]
+        for number, time in numbers:
+            harness.push(("a", 5), ("b", number), ("c", 5), timestamps=[time] * 3)
+        harness.watermark(14)
+        loop = operator_of(harness)._stacks._loop
+        assert ("merge_" in loop.source) is (inlines == "false")
+        with pytest.raises(FragmentFailedError) as caught:
+            harness.watermark(24)
+    text = str(caught.value)
+    assert "of the key 'b')" in text and "string index out of range" in text and "in merge" in text
