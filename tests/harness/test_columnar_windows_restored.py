@@ -16,8 +16,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.support.job_steps import job_steps
 from tests.support.restarted_columns import RestartedColumns
-from tests.support.restarted_job import CANONICAL, OWN, RestartedJob
+from tests.support.restarted_job import CANONICAL, RestartedJob
 from yarrow.common.time import Time
 from yarrow.container.operators.columnar_window.columnar_windows import ColumnarWindows
 from yarrow.container.operators.window.window_operator import WindowingOperator
@@ -162,17 +163,7 @@ rows_of = st.lists(
     min_size=1,
     max_size=6,
 )
-steps_of = st.lists(
-    st.one_of(
-        rows_of.map(lambda rows: ("rows", rows)),
-        st.integers(0, 45).map(lambda time: ("watermark", time)),
-        st.tuples(
-            st.integers(1, 4), st.sampled_from(["hashmap", "rocksdb"]), st.sampled_from([CANONICAL, OWN])
-        ).map(lambda how: ("restart", how)),
-    ),
-    min_size=2,
-    max_size=14,
-)
+steps_of = job_steps(rows_of, st.integers(0, 45))
 
 
 @pytest.mark.slow

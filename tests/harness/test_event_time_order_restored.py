@@ -13,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.support.job_steps import RESTARTS
 from tests.support.restarted_job import CANONICAL, MAX_PARALLELISM, OWN, RestartedJob
 from yarrow.common.typeinfo import Types
 from yarrow.container.operators.event_time_order import event_time_buffer
@@ -42,9 +43,6 @@ def without_keys(stream: DataStream) -> DataStream:
 rows_of = st.lists(
     st.tuples(st.sampled_from(KEYS), st.integers(0, 60).map(lambda time: 100 * time)), min_size=1, max_size=8
 )
-restarts = st.tuples(
-    st.integers(1, 4), st.sampled_from(["hashmap", "rocksdb"]), st.sampled_from([CANONICAL, OWN])
-)
 steps_of = st.lists(
     st.one_of(
         rows_of.map(lambda rows: ("rows", rows)),
@@ -52,7 +50,7 @@ steps_of = st.lists(
         st.integers(0, 60).map(lambda time: ("watermark", 100 * time)),
         # The rows up to a time become due, but only some leave before what comes next.
         st.integers(0, 60).map(lambda time: ("slice", 100 * time)),
-        restarts.map(lambda how: ("restart", how)),
+        RESTARTS.map(lambda how: ("restart", how)),
     ),
     min_size=2,
     max_size=16,

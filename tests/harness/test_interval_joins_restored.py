@@ -14,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.support.job_steps import job_steps
 from tests.support.restarted_job import CANONICAL, OWN, RestartedJob
 from yarrow.common.time import Time
 from yarrow.container.operators.join.interval_join import IntervalJoiningOperator
@@ -90,18 +91,7 @@ rows_of = st.lists(
     min_size=1,
     max_size=8,
 )
-steps_of = st.lists(
-    st.one_of(
-        rows_of.map(lambda rows: ("rows", rows)),
-        rows_of.map(lambda rows: ("rows", rows)),
-        st.integers(0, 90).map(lambda time: ("watermark", 100 * time)),
-        st.tuples(
-            st.integers(1, 4), st.sampled_from(["hashmap", "rocksdb"]), st.sampled_from([CANONICAL, OWN])
-        ).map(lambda how: ("restart", how)),
-    ),
-    min_size=2,
-    max_size=14,
-)
+steps_of = job_steps(rows_of, st.integers(0, 90).map(lambda time: 100 * time), mostly_rows=True)
 
 
 @pytest.mark.slow

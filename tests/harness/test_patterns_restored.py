@@ -14,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.support.job_steps import job_steps
 from tests.support.pattern_model import Kind, Whole, all_matches
 from tests.support.restarted_job import CANONICAL, OWN, RestartedJob
 from yarrow.cep import CEP, Pattern, PatternProcessFunction
@@ -87,18 +88,7 @@ class Model:
 rows_of = st.lists(
     st.tuples(st.sampled_from(KEYS), st.sampled_from("aabbcx"), st.integers(0, 100)), min_size=1, max_size=6
 )
-steps_of = st.lists(
-    st.one_of(
-        rows_of.map(lambda rows: ("rows", rows)),
-        rows_of.map(lambda rows: ("rows", rows)),
-        st.integers(0, 100).map(lambda time: ("watermark", time)),
-        st.tuples(
-            st.integers(1, 4), st.sampled_from(["hashmap", "rocksdb"]), st.sampled_from([CANONICAL, OWN])
-        ).map(lambda how: ("restart", how)),
-    ),
-    min_size=2,
-    max_size=9,
-)
+steps_of = job_steps(rows_of, st.integers(0, 100), most=9, mostly_rows=True)
 
 
 @pytest.mark.slow

@@ -24,6 +24,7 @@ from tests.harness.test_windows_restored import (
     tuple_of,
     windowing,
 )
+from tests.support.job_steps import job_steps
 from tests.support.kept_windows import keeps_nothing
 from tests.support.restarted_job import CANONICAL, MAX_PARALLELISM, OWN, RestartedJob
 from tests.support.window_functions import Numbers, OwnTrigger
@@ -96,17 +97,7 @@ class ChangingJob(RestartedJob):
         assert all(type(operator) is expected for operator in self.operators)
 
 
-steps_of = st.lists(
-    st.one_of(
-        rows_of.map(lambda rows: ("rows", rows)),
-        st.integers(0, 45).map(lambda time: ("watermark", time)),
-        st.tuples(
-            st.integers(1, 4), st.sampled_from(["hashmap", "rocksdb"]), st.sampled_from([CANONICAL, OWN])
-        ).map(lambda how: ("restart", how)),
-    ),
-    min_size=2,
-    max_size=14,
-)
+steps_of = job_steps(rows_of, st.integers(0, 45))
 
 
 @pytest.mark.slow

@@ -14,7 +14,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.support.restarted_job import CANONICAL, OWN, RestartedJob
+from tests.support.job_steps import job_steps
+from tests.support.restarted_job import CANONICAL, RestartedJob
 from yarrow.common.time import Time
 from yarrow.container.operators.join.waiting_join import WaitingJoiningOperator
 from yarrow.datastream import AsOfJoin, DataStream, ProcessJoinFunction
@@ -134,18 +135,7 @@ rows_of = st.lists(
     min_size=1,
     max_size=8,
 )
-steps_of = st.lists(
-    st.one_of(
-        rows_of.map(lambda rows: ("rows", rows)),
-        rows_of.map(lambda rows: ("rows", rows)),
-        st.integers(0, 90).map(lambda time: ("watermark", 100 * time)),
-        st.tuples(
-            st.integers(1, 4), st.sampled_from(["hashmap", "rocksdb"]), st.sampled_from([CANONICAL, OWN])
-        ).map(lambda how: ("restart", how)),
-    ),
-    min_size=2,
-    max_size=14,
-)
+steps_of = job_steps(rows_of, st.integers(0, 90).map(lambda time: 100 * time), mostly_rows=True)
 
 
 def run(model: Any, steps: list[Any], backend: str) -> None:

@@ -14,7 +14,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.support.restarted_job import CANONICAL, OWN, RestartedJob
+from tests.support.job_steps import job_steps
+from tests.support.restarted_job import CANONICAL, RestartedJob
 from yarrow.common.time import Time
 from yarrow.container.operators.window.window_operator import WindowingOperator
 from yarrow.datastream import DataStream
@@ -63,18 +64,7 @@ class Model:
 rows_of = st.lists(
     st.tuples(st.integers(0, 1), st.sampled_from(KEYS), st.integers(0, 35)), min_size=1, max_size=8
 )
-steps_of = st.lists(
-    st.one_of(
-        rows_of.map(lambda rows: ("rows", rows)),
-        rows_of.map(lambda rows: ("rows", rows)),
-        st.integers(0, 40).map(lambda time: ("watermark", time)),
-        st.tuples(
-            st.integers(1, 4), st.sampled_from(["hashmap", "rocksdb"]), st.sampled_from([CANONICAL, OWN])
-        ).map(lambda how: ("restart", how)),
-    ),
-    min_size=2,
-    max_size=12,
-)
+steps_of = job_steps(rows_of, st.integers(0, 40), most=12, mostly_rows=True)
 
 
 @pytest.mark.slow

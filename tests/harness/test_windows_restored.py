@@ -14,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.support.job_steps import job_steps
 from tests.support.kept_windows import keeps_nothing
 from tests.support.restarted_job import CANONICAL, OWN, RestartedJob
 from yarrow.common.time import Time
@@ -135,17 +136,7 @@ class Reduced(WindowFunction[Any, Any, Any, Any]):
 
 
 rows_of = st.lists(st.tuples(st.sampled_from(KEYS), st.integers(0, 40)), min_size=1, max_size=6)
-steps_of = st.lists(
-    st.one_of(
-        rows_of.map(lambda rows: ("rows", rows)),
-        st.integers(0, 45).map(lambda time: ("watermark", time)),
-        st.tuples(
-            st.integers(1, 4), st.sampled_from(["hashmap", "rocksdb"]), st.sampled_from([CANONICAL, OWN])
-        ).map(lambda how: ("restart", how)),
-    ),
-    min_size=2,
-    max_size=14,
-)
+steps_of = job_steps(rows_of, st.integers(0, 45))
 
 
 @pytest.mark.slow
