@@ -36,7 +36,7 @@ class FetchedMessages:
 
     assignment: AssignedPartition
     messages: list[Any]
-    timestamps: list[int | None]
+    timestamps: Sequence[int | None]
     offsets: Sequence[int]
     size_bytes: int
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Final, Protocol
 
@@ -36,9 +36,7 @@ from yarrow.datastream.connectors.kafka.cluster.kafka_errors import (
     KafkaUnreachableError,
 )
 from yarrow.datastream.connectors.kafka.cluster.topic_partition import KafkaTopicPartition
-from yarrow.datastream.connectors.kafka.reading.chunk_gathering import GatheredChunks
 from yarrow.datastream.connectors.kafka.reading.fetched_items import (
-    MOST_BYTES,
     AssignedPartition,
     EndOfPartition,
     FetchedMessages,
@@ -55,12 +53,9 @@ from yarrow.runtime.common.retry_pauses import RetryPauses
 
 _LOG = logging.getLogger(__name__)
 
-#: The most messages that the client gives at once. Those of a longer call have left the processor's cache before they
-#: become lists: a message of 8192 took half as much time again.
-_GIVEN_MESSAGES: Final = 512
-#: The most calls before the task gets what they gave. The task then takes the interpreter, and the thread may get it
-#: back 5 ms later.
-_GATHERED_CALLS: Final = 16
+#: The most messages that the client gives at once. Each call leaves the interpreter to the task's thread, and gets it
+#: back up to 5 ms later.
+_GIVEN_MESSAGES: Final = 8192
 #: The most messages of a chunk: a task polls no more rows at once, and a longer chunk would be cut.
 _CHUNK_MESSAGES: Final = 2048
 #: Seconds for which the client waits for a message; commands wait as long.
@@ -144,7 +139,6 @@ class PartitionFetcher:
         #: perf_counter since which there is no room; whether all partitions are held for that.
         self._full_since: float | None = None
         self._is_held = False
-        self._gathered = GatheredChunks(_CHUNK_MESSAGES)
         self._thread = threading.Thread(target=self._run, name="kafka fetch", daemon=True)
 
     # ------------------------------------------------------------- the task's thread
@@ -318,7 +312,6 @@ class PartitionFetcher:
         if self._is_held:
             # Paused partitions give no message. One that comes all the same is not lost.
             self._take(consumer, consumer.consume(1, 0))
-            self._hand_over_gathered()
 
     def _let_go(self, consumer: Consumer) -> None:
         """Fetch again what was held for want of room, without what the reader has paused."""
@@ -332,25 +325,13 @@ class PartitionFetcher:
     def _fetch(self, consumer: Consumer) -> None:
         # The client waits for as many messages as it is asked for. So it is asked for those that are there, and for
         # one if there is none.
-        asked, messages = _GIVEN_MESSAGES, consumer.consume(_GIVEN_MESSAGES, 0)
+        messages = consumer.consume(_GIVEN_MESSAGES, 0)
         if not messages:
-            asked, messages = 1, consumer.consume(1, _POLL_SECONDS)
-        calls = 1
-        while True:
-            is_all = len(messages) < asked
-            self._take(consumer, messages)
-            # The next messages are made in the memory of these.
-            messages.clear()
-            # Only here: what the client has given must be taken.
-            if is_all or calls == _GATHERED_CALLS or self._gathered.size_bytes >= MOST_BYTES:
-                break
-            calls += 1
-            asked, messages = _GIVEN_MESSAGES, consumer.consume(_GIVEN_MESSAGES, 0)
-        self._hand_over_gathered()
-
-    def _hand_over_gathered(self) -> None:
-        for chunk in self._gathered.take():
-            self.items.put(chunk)
+            messages = consumer.consume(1, _POLL_SECONDS)
+            if messages:
+                messages += consumer.consume(_GIVEN_MESSAGES - 1, 0)
+        for start in range(0, len(messages), _CHUNK_MESSAGES):
+            self._take(consumer, messages[start : start + _CHUNK_MESSAGES])
 
     def _take(self, consumer: Consumer, messages: list[Message]) -> None:
         if not messages:
@@ -358,11 +339,11 @@ class PartitionFetcher:
         stamps: list[int] = [stamp for _, stamp in map(Message.timestamp, messages)]
         # An error has no timestamp, so the client says -1: chunks whose messages all have one need no other look.
         if min(stamps) < 0 and any(map(Message.error, messages)):
-            self._gather_with_errors(consumer, messages)
+            self._hand_over_with_errors(consumer, messages)
         else:
-            self._gather(messages, stamps)
+            self._hand_over(messages, stamps)
 
-    def _gather_with_errors(self, consumer: Consumer, messages: list[Message]) -> None:
+    def _hand_over_with_errors(self, consumer: Consumer, messages: list[Message]) -> None:
         good: list[Message] = []
         for message in messages:
             error = message.error()
@@ -370,13 +351,13 @@ class PartitionFetcher:
                 good.append(message)
                 continue
             if good:
-                self._gather(good, [stamp for _, stamp in map(Message.timestamp, good)])
+                self._hand_over(good, [stamp for _, stamp in map(Message.timestamp, good)])
                 good = []
             self._take_error(consumer, message, error)
         if good:
-            self._gather(good, [stamp for _, stamp in map(Message.timestamp, good)])
+            self._hand_over(good, [stamp for _, stamp in map(Message.timestamp, good)])
 
-    def _gather(self, messages: list[Message], all_stamps: list[Any]) -> None:
+    def _hand_over(self, messages: list[Message], all_stamps: list[int]) -> None:
         for start, end in _runs(messages, several_topics=self._has_several_topics):
             is_whole = end - start == len(messages)
             run = messages if is_whole else messages[start:end]
@@ -388,7 +369,7 @@ class PartitionFetcher:
             is_dense = high - low + 1 == len(run)
             offsets = range(low, high + 1) if is_dense else list(map(_offset, run))
             known = all_stamps if is_whole else all_stamps[start:end]
-            stamps = known
+            stamps: Sequence[int | None] = known
             if min(known) < 0:
                 stamps = [None if stamp < 0 else stamp for stamp in known]
             made: list[Any] = (
@@ -396,7 +377,7 @@ class PartitionFetcher:
                 if self._takes_records
                 else list(map(Message.value, run))
             )
-            self._gathered.add(FetchedMessages(assignment, made, stamps, offsets, sum(map(len, run))))
+            self.items.put(FetchedMessages(assignment, made, stamps, offsets, sum(map(len, run))))
 
     @property
     def _has_several_topics(self) -> bool:
@@ -404,8 +385,6 @@ class PartitionFetcher:
 
     def _take_error(self, consumer: Consumer, message: Message, error: KafkaError) -> None:
         """Take an error that the client has put among the messages. Raises what ends the fetching."""
-        # What stood before the error comes first, also where the error ends the fetching.
-        self._hand_over_gathered()
         code = error.code()
         assignment = self._assigned.get((message.topic() or "", message.partition() or 0))
         if is_unreachable(error):
