@@ -229,7 +229,7 @@ def _whole_row(value: Row) -> Row:
 
 def copy_flat_row(value: Row) -> Row:
     """A copy of a Row whose values are atoms, as the caller knows."""
-    return row_of(value._fields, value._values.copy(), value._row_kind)  # type: ignore[arg-type]
+    return row_of(value._fields, value._values.copy(), value._row_kind)
 
 
 def _deep(value: Any, memo: Memo) -> Any:
