@@ -6,6 +6,7 @@ The kernel ends the workers with it, even inside a call that holds the interpret
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Callable
 
@@ -38,6 +39,9 @@ def main() -> None:
     set_process_name("yarrow-batchd")
     prefer_unpacked()
     serve = _imported()
+    # Spark's workers collect garbage behind each task. What was imported stays: no collection looks at it again.
+    gc.collect()
+    gc.freeze()
     os.register_at_fork(after_in_child=lambda: _in_worker(parent))
     serve()
 
