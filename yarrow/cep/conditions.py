@@ -133,17 +133,19 @@ def as_condition(call: str, condition: object) -> SimpleCondition | IterativeCon
             f"{call} takes a SimpleCondition, an IterativeCondition, or a callable of a record (and a context), not"
             f" {condition!r}. On streams of columns it also takes a condition over columns, such as col('amount') > 5"
         )
-    return (
-        _CallableIterativeCondition(condition) if _takes_context(condition) else CallableCondition(condition)
-    )
+    needed = _needed_arguments(condition)
+    if needed > 2:
+        raise TypeError(
+            f"{call}: {condition!r} needs {needed} arguments, but gets a record, and a context at most"
+        )
+    return _CallableIterativeCondition(condition) if needed == 2 else CallableCondition(condition)
 
 
-def _takes_context(condition: Callable[..., Any]) -> bool:
-    """True for a callable that needs two arguments. Builtins without a signature take one."""
+def _needed_arguments(condition: Callable[..., Any]) -> int:
+    """Number of arguments that a callable needs. Builtins without a signature take one."""
     try:
         parameters = inspect.signature(condition).parameters.values()
     except ValueError:
-        return False
+        return 1
     positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    needed = [each for each in parameters if each.kind in positional and each.default is each.empty]
-    return len(needed) >= 2
+    return len([each for each in parameters if each.kind in positional and each.default is each.empty])

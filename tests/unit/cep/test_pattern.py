@@ -105,6 +105,15 @@ def test_a_callable_of_two_arguments_is_an_iterative_condition() -> None:
     assert isinstance(as_condition("where", lambda row, ctx: True), IterativeCondition)
 
 
+def test_a_callable_of_three_arguments_is_no_condition() -> None:
+    def takes_too_much(row: Any, ctx: Any, more: Any) -> bool:
+        return True
+
+    with pytest.raises(TypeError, match=r"where: .*takes_too_much.* needs 3 arguments, but gets a record"):
+        Pattern.begin("a").where(takes_too_much)
+    assert isinstance(as_condition("where", lambda row, ctx, more=1: True), IterativeCondition)
+
+
 def test_the_shortest_time_limit_counts() -> None:
     inner = Pattern.begin("b").within(Time.seconds(2))
     assert begin().within(Time.seconds(5)).next(inner).within(Time.seconds(9)).within_ms == 2000
