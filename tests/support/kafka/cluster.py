@@ -181,10 +181,25 @@ class KafkaCluster:
     # Topics.
 
     def create_topic(self, name: str, partitions: int = 1, settings: Mapping[str, str] | None = None) -> None:
-        """Makes a topic with so many partitions; returns when it can be written. Raises KafkaException."""
-        admin = self._admin()
+        """Makes a topic with so many partitions; returns when each node that serves knows it.
+
+        Raises KafkaException, and NotReadyError if a node does not hear of it.
+        """
+        known, admin = self._state(), self._admin()
         topic = NewTopic(name, num_partitions=partitions, config=dict(settings or {}))
         admin.create_topics([topic], operation_timeout=_REQUEST_SECONDS)[name].result(_REQUEST_SECONDS)
+        started = known.processes
+        serving.wait_until_serving(
+            [
+                node
+                for node in node_names(known.nodes)
+                if is_alive(started, node) and not processes.is_stopped(started[node])
+            ],
+            _REQUEST_SECONDS,
+            lambda node: readiness.what_is_unknown(known.ports, node, name, partitions),
+            lambda node: is_alive(started, node),
+            self._layout.log_of,
+        )
 
     def delete_topic(self, name: str) -> None:
         """Removes a topic. Raises KafkaException."""

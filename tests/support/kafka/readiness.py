@@ -37,3 +37,14 @@ def what_is_missing(ports: Ports, node: str) -> str | None:
     if node_id(node) not in metadata.brokers:
         return "the controller does not count it among the brokers"
     return None if metadata.controller_id in metadata.brokers else "it knows no controller"
+
+
+def what_is_unknown(ports: Ports, node: str, topic: str, partitions: int) -> str | None:
+    """Why a node cannot tell yet who leads the partitions of a topic; None when it can."""
+    admin = AdminClient({"bootstrap.servers": f"{LOOPBACK}:{ports[f'{node}.client']}"}, logger=_silent)
+    try:
+        found = admin.list_topics(topic, timeout=_SECONDS).topics[topic]
+    except KafkaException as error:
+        return f"it does not answer ({error})"
+    led = [each for each in found.partitions.values() if each.leader >= 0]
+    return None if len(led) == partitions else f"it knows {len(led)} of {partitions} partitions of {topic}"
