@@ -13,7 +13,7 @@ from yarrow.datastream import StreamExecutionEnvironment
 from yarrow.datastream.connectors.number_seq import NumberSequenceSource
 from yarrow.datastream.connectors.rate_limit import IDLE_SECONDS, Permits
 from yarrow.runtime.common.errors import InvalidProgramError
-from yarrow.runtime.graph.batch.batch_rules import BatchRefusedError, check
+from yarrow.runtime.graph.batch.batch_rules import check
 
 
 def rows(rate: float) -> RateLimit:
@@ -113,11 +113,12 @@ def test_programs_limit_sources_and_sinks_alone_and_bytes_where_they_are_counted
         mapped.print().rate_limit(rows_per_second=5)
 
 
-def test_a_bounded_job_is_refused() -> None:
+def test_a_bounded_job_keeps_the_limit_in_its_graph() -> None:
     env = StreamExecutionEnvironment.get_execution_environment()
     env.from_sequence(1, 10).rate_limit(rows_per_second=5).print()
-    with pytest.raises(BatchRefusedError, match="has a rate limit"):
-        check(env.get_job_graph())
+    graph = env.get_job_graph()
+    check(graph)
+    assert next(vertex for vertex in graph.vertices if vertex.is_source).head.spec.rate_limit == rows(5)
 
 
 def test_bytes_that_come_with_their_last_row_tell_how_large_the_others_are() -> None:
