@@ -153,8 +153,9 @@ def stored_rows(path: Path) -> dict[str, str]:
 
 
 def store(path: Path, rows: Mapping[str, str]) -> None:
-    """Replaces these rows between the marks of a document, and keeps those of other areas."""
-    every = {**stored_rows(path), **rows}
+    """Replaces these rows between the marks of a document, and keeps those of other areas of the catalogue."""
+    known = mutants_by_area()
+    every = {area: line for area, line in {**stored_rows(path), **rows}.items() if area in known}
     text = table({area: every[area] for area in sorted(every)})
     document = path.read_text()
     before, _, rest = document.partition(_BEGIN)
@@ -194,7 +195,7 @@ def main() -> int:
         results = run_all(mutants, options.processes)
         found |= {result.outcome for result in results}
         rows[area] = row(area, results, commit)
-        # All areas take an hour or two: what is done is kept if the rest is not.
+        # All areas take an hour or two. So each area is stored when it ends, in case a later one fails.
         if options.write:
             store(options.write, {area: rows[area]})
     print(table(rows))

@@ -23,8 +23,8 @@ TWO_WAY: set[tuple[str, str]] = set()
 
 #: Files that still import each other in a circle. The lists may only become shorter.
 CIRCLES: list[set[str]] = [
-    # A fluent API: `key_by` of a DataStream makes a KeyedStream, which is a DataStream. Why the circle stays, and what
-    # left it, stands in docs/design/0020.
+    # A fluent API: `key_by` of a DataStream makes a KeyedStream, which is a DataStream. docs/design/0020
+    # says why the circle stays, and which files left it.
     {
         "yarrow.datastream.broadcast_stream",
         "yarrow.datastream.columnar_keyed_stream",

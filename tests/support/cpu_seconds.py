@@ -9,6 +9,6 @@ CPU_SECONDS = "cpu_seconds"
 
 
 def cpu_seconds() -> float:
-    """The CPU time that this process has taken, and those of its child processes that have ended."""
+    """Return the CPU time of this process and of its child processes that have ended."""
     used = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     return sum(usage.ru_utime + usage.ru_stime for usage in used)

@@ -67,7 +67,7 @@ class FakeSparkDriver(RpcEndpoint):
         self.answers_heartbeats = True
         #: Rate limits that it was told.
         self.rate_limits: list[dict[OperatorID, RateLimit]] = []
-        #: What it was given to take into use.
+        #: Delegation tokens that it has received.
         self.tokens: list[DelegationTokens] = []
         #: Its master has told it to end.
         self.is_released = False

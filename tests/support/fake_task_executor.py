@@ -123,7 +123,7 @@ class FakeTaskExecutor(RpcEndpoint):
         self.tasks: dict[ExecutionAttemptID, JobID] = {}
         self.deployments: list[Deployment] = []
         self.events: list[OperatorEvent] = []
-        #: What it was given to take into use.
+        #: Delegation tokens that it has received.
         self.tokens: list[DelegationTokens] = []
         self.cancelled: list[ExecutionAttemptID] = []
         self.triggers: list[TriggerCheckpoint] = []

@@ -136,5 +136,5 @@ def run_until(harness: OperatorHarness, condition: Callable[[], bool]) -> None:
 
 
 def loop_is_idle() -> bool:
-    """Whether no operator uses the event loop any more."""
+    """Whether no operator uses an event loop any more."""
     return not EventLoopThread.is_running()

@@ -19,6 +19,8 @@ from tests.support.cpu_seconds import CPU_SECONDS
 RECORDS = Path("build/times")
 #: The record of `scripts/test --quick`, which leaves out tests that take more than this CPU time.
 QUICK, QUICK_SECONDS = "quick", 1.0
+#: The record of `scripts/test PATH...`, which is no part of a run of the suite.
+PATHS = "paths"
 #: Files and tests that the report names, at the most.
 NAMED = 20
 
@@ -27,7 +29,7 @@ class Part(NamedTuple):
     """A part of the product whose tests have a budget together."""
 
     name: str
-    #: Minutes of the whole suite.
+    #: Minutes that its tests may take in a run of the whole suite.
     budget: float
     files: re.Pattern[str]
 
@@ -167,6 +169,7 @@ def clock(seconds: float) -> str:
 def main() -> int:
     """Print the report of the records that scripts/test has left, the oldest first."""
     records = sorted(RECORDS.glob("*.xml"), key=lambda record: record.stat().st_mtime)
+    records = [record for record in records if record.stem != PATHS] or records
     if not records:
         print(f"There is no record in {RECORDS}: run scripts/test before.", file=sys.stderr)
         return 1

@@ -262,7 +262,7 @@ class PatternStream(ABC):
         if self._event_time and not stamped and has_no_time(self._stream.transformation):
             raise InvalidProgramError(
                 "CEP.pattern: nothing before it gives records a timestamp. Call assign_timestamps_and_watermarks before"
-                " key_by, or call in_processing_time()"
+                " key_by, with a strategy that has a timestamp assigner, or call in_processing_time()"
             )
         if isinstance(function, TimedOutPartialMatchHandler) and not _has_limit(self._pattern):
             raise InvalidProgramError(

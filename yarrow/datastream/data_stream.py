@@ -438,7 +438,7 @@ class OrderedStream(DataStream):
         if not stamped and has_no_time(stream.transformation):
             raise InvalidProgramError(
                 "in_event_time_order: nothing before it gives records a timestamp. Call"
-                " assign_timestamps_and_watermarks before"
+                " assign_timestamps_and_watermarks before, with a strategy that has a timestamp assigner"
             )
         made = stream._one_input("Event Time Order", spec, stream.transformation.output_type)
         return cls(environment, made.transformation)

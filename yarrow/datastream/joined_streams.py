@@ -74,7 +74,8 @@ def require_times(call: str, streams: tuple[Any, Any], otherwise: str) -> None:
         if has_no_time(stream.transformation):
             raise InvalidProgramError(
                 f"{call}: nothing gives the records of the {number} stream a timestamp. Call"
-                f" assign_timestamps_and_watermarks on it before, or {otherwise}"
+                f" assign_timestamps_and_watermarks on it before, with a strategy that has a timestamp assigner,"
+                f" or {otherwise}"
             )
 
 

@@ -112,7 +112,8 @@ class WindowsWithLateness:
         if self._assigner.is_event_time() and not stamped and has_no_time(read):
             raise InvalidProgramError(
                 f"window({type(self._assigner).__name__}): nothing before these windows gives records a timestamp. Call"
-                " assign_timestamps_and_watermarks before key_by, or use windows of processing time"
+                " assign_timestamps_and_watermarks before key_by, with a strategy that has a timestamp assigner, or use"
+                " windows of processing time"
             )
 
 
