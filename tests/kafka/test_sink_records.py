@@ -177,6 +177,8 @@ MISFITS: list[tuple[Any, str]] = [
     ((b"v", None, -7), "its partition is -7 instead of a number"),
     ((b"v", None, None, "soon"), "its timestamp is 'soon' instead of milliseconds"),
     ((b"v", None, None, None, {"a": b"b"}), "its headers are {'a': b'b'} instead of pairs"),
+    ((b"v", None, None, None, 5), "its headers are 5 instead of pairs"),
+    ((5, None, None, None, None), "the value of the record is int instead of bytes"),
     ((b"v", None, None, None, [("a", 5)]), "its headers are [('a', 5)] instead of pairs"),
 ]
 

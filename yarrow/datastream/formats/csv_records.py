@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
-from yarrow.common.typeinfo import RowTypeInfo
+from yarrow.common.typeinfo import RowTypeInfo, TypeInformation
 from yarrow.common.types import Row
 from yarrow.datastream.connectors.file_format import FileFormatError
 from yarrow.datastream.connectors.line_blocks import BlockErrors, BlockParser
@@ -122,6 +122,24 @@ def _refuse_other_than_utf8(fields: list[str]) -> None:
         raise ValueError("not UTF-8") from None
 
 
+#: Returns the values that a column joins to one text; raises ValueError for a value of another type.
+_Parts = Callable[[Any], Iterable[Any]]
+
+
+def _parts_reader(type_info: TypeInformation) -> _Parts:
+    if isinstance(type_info, RowTypeInfo):
+        check = row_checked(type_info)
+        return lambda row: check(row).values()
+
+    def elements(value: Any) -> Iterable[Any]:
+        # A text has elements, too.
+        if not isinstance(value, list | tuple):
+            raise ValueError(f"{type_info} is expected, not {type(value).__name__}")
+        return value
+
+    return elements
+
+
 class CsvRowWriter:
     """Turns Rows into lines."""
 
@@ -129,7 +147,9 @@ class CsvRowWriter:
         self._buffer = io.StringIO(newline="")
         self._writer = csv.writer(self._buffer, **schema.dialect())
         self._null = schema.null_value or ""
-        self._columns = [(column, field_writer(column)) for column in schema.columns]
+        self._columns = [
+            (column, field_writer(column), _parts_reader(column.type_info)) for column in schema.columns
+        ]
         self._names = tuple([column.name for column in schema.columns])
 
     def header(self) -> bytes:
@@ -146,8 +166,8 @@ class CsvRowWriter:
         if len(values) != len(self._columns):
             raise FileFormatError(f"{row!r} has {len(values)} fields, the CSV schema {len(self._columns)}")
         texts = [
-            self._text(value, column, write)
-            for value, (column, write) in zip(values, self._columns, strict=True)
+            self._text(value, column, write, parts)
+            for value, (column, write, parts) in zip(values, self._columns, strict=True)
         ]
         try:
             self._writer.writerow(texts)
@@ -158,23 +178,18 @@ class CsvRowWriter:
             ) from error
         return self._taken()
 
-    def _text(self, value: Any, column: CsvColumn, write: Callable[[Any], str]) -> str:
+    def _text(self, value: Any, column: CsvColumn, write: Callable[[Any], str], parts: _Parts) -> str:
         if value is None:
             return self._null
         try:
-            return write(value) if column.separator is None else self._parts(value, column, write)
+            if column.separator is None:
+                return write(value)
+            return self._joined(parts(value), column.separator, write)
         except (FileFormatError, ValueError, ArithmeticError) as error:
             raise FileFormatError(f"column {column.name!r}: {error}, found {value!r}") from error
 
-    def _parts(self, values: Any, column: CsvColumn, write: Callable[[Any], str]) -> str:
+    def _joined(self, values: Iterable[Any], separator: str, write: Callable[[Any], str]) -> str:
         """The elements of a list, or the fields of a Row, in one text."""
-        separator = column.separator or ""
-        if isinstance(column.type_info, RowTypeInfo):
-            names = tuple(column.type_info.get_field_names())
-            values = values_in_order(values, names)
-            if len(values) != len(names):
-                raise ValueError(f"a Row of {len(names)} fields is expected")
-            values = row_checked(column.type_info)(values).values()
         parts = [self._null if value is None else write(value) for value in values]
         for part in parts:
             if separator and separator in part:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Callable
-from datetime import date, datetime, time
+from datetime import date, datetime, time, timedelta
 from decimal import Decimal, InvalidOperation
 from math import isfinite
 from numbers import Integral, Real
@@ -326,15 +326,24 @@ def _check_of(type_info: TypeInformation) -> Check:
         item = checked(type_info.value_type_info)
         return lambda value: {key: item(part) for key, part in _typed(value, dict, type_info).items()}
     if isinstance(type_info, TupleTypeInfo):
-        fields = [checked(field) for field in type_info.get_field_types()]
-        return lambda value: [
-            check(part) for check, part in zip(fields, _typed(value, (list, tuple), type_info), strict=True)
-        ]
+        return _tuple_check(type_info)
     element = getattr(type_info, "element_type", None)
     if element is not None and type_info.python_type is list:
         check_element = checked(element)
         return lambda value: [check_element(part) for part in _typed(value, (list, tuple), type_info)]
     return lambda value: value
+
+
+def _tuple_check(type_info: TupleTypeInfo) -> Check:
+    fields = [checked(field) for field in type_info.get_field_types()]
+
+    def check(value: Any) -> Any:
+        parts = _typed(value, (list, tuple), type_info)
+        if len(parts) != len(fields):
+            raise ValueError(f"{type_info} is expected, not {value!r}")
+        return [check_field(part) for check_field, part in zip(fields, parts, strict=True)]
+
+    return check
 
 
 def _basic_check(type_info: BasicTypeInfo) -> Check:
@@ -367,9 +376,10 @@ def _time_check(type_info: SqlTimeTypeInfo) -> Check:
         # A datetime is a date of Python, too.
         if not isinstance(value, kind) or (kind is date and isinstance(value, datetime)):
             raise ValueError(f"{type_info} is expected, not {value!r}")
-        if kind is not date and value.utcoffset():
+        # A time of a zone with summer time has no offset, and would be written as if it were UTC.
+        if kind is not date and value.tzinfo is not None and value.utcoffset() != timedelta(0):
             raise ValueError(
-                f"{type_info} has no time zone, and {value.isoformat()} has one that is not UTC: convert it to UTC"
+                f"{type_info} has no time zone, and {value!r} has one that is not UTC: convert it to UTC"
             )
         return value
 

@@ -8,6 +8,7 @@ import pickle
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import numpy
 import pytest
@@ -70,7 +71,9 @@ MISFITS: list[tuple[TypeInformation, Any]] = [
     (Types.SQL_TIMESTAMP(), date(2020, 1, 1)),
     (Types.SQL_TIMESTAMP(), datetime(2020, 1, 1, tzinfo=EAST)),
     (Types.SQL_TIME(), time(1, tzinfo=EAST)),
+    (Types.SQL_TIME(), time(1, tzinfo=ZoneInfo("Europe/Berlin"))),
     (Types.LIST(Types.LONG()), [1, "2"]),
+    (Types.LIST(Types.STRING()), "abc"),
     (INNER, Row(n="x")),
 ]
 
@@ -82,6 +85,20 @@ def test_a_value_of_another_type_is_refused_with_its_field(
 ) -> None:
     with pytest.raises(FileFormatError, match=r"(field|column) 'field'"):
         write(kind, value)
+
+
+def test_a_tuple_of_another_length_is_refused_with_its_type() -> None:
+    kind = Types.TUPLE([Types.LONG(), Types.STRING()])
+    for value in ((1,), (1, "a", 2)):
+        with pytest.raises(FileFormatError) as refused:
+            json(kind, value)
+        assert f"field 'field': {kind} is expected, not {value!r}" in str(refused.value)
+
+
+def test_csv_tells_what_came_in_the_place_of_a_list() -> None:
+    kind = Types.LIST(Types.STRING())
+    with pytest.raises(FileFormatError, match=r"column 'field': .* is expected, not str, found 'abc'"):
+        csv(kind, "abc")
 
 
 FITTING: list[tuple[TypeInformation, Any]] = [
@@ -144,3 +161,5 @@ def test_a_map_in_json_has_texts_as_keys() -> None:
         JsonRowDeserializationSchema.builder().type_info(kind).build()
     with pytest.raises(InvalidProgramError, match="texts as keys"):
         JsonRowSerializationSchema.builder().with_type_info(kind).build()
+    with pytest.raises(InvalidProgramError, match="texts as keys"):
+        DebeziumJsonSerializationSchema(kind)

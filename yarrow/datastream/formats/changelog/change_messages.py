@@ -17,7 +17,7 @@ from yarrow.common.typeinfo import RowTypeInfo, TypeInformation
 from yarrow.common.types import Row, RowKind
 from yarrow.datastream.connectors.file_format import FileFormatError
 from yarrow.datastream.formats.json import encoded, object_of
-from yarrow.datastream.formats.values import json_decoder, row_checked, row_reader
+from yarrow.datastream.formats.values import json_decoder, json_reader, row_checked, row_reader
 from yarrow.runtime.common.errors import InvalidProgramError
 
 #: Bytes of a message that an error shows.
@@ -94,11 +94,12 @@ class ChangelogSerializationSchema(SerializationSchema[Row]):
     """Writes one Row as one message. The message tells an insertion from a deletion.
 
     An old row of an update is written as a deletion and the new one as an insertion, as Flink does. Raises
-    InvalidProgramError for a type that is no Row type.
+    InvalidProgramError for a type that is no Row type, or that has no form in JSON.
     """
 
     def __init__(self, type_info: RowTypeInfo) -> None:
         _require_rows(type(self).__name__, type_info)
+        json_reader(type_info)  # refuses a type without a form in JSON
         self._type_info = type_info
         self._check = row_checked(type_info)
 

@@ -202,7 +202,8 @@ def _made(
         return client(configuration, logger=log or _ClientLog())
     except (KafkaException, ValueError, TypeError) as error:
         text = properties.with_secrets_hidden(_text(error))
-        # Also a thread that the system does not give, and a certificate that is being replaced, are told here.
+        # The client also raises these if the system gives it no thread, or while a certificate is being replaced.
+        # Those pass.
         is_property = _OF_PROPERTY in text.lower()
         raise (KafkaPropertyRefusedError if is_property else KafkaConnectorError)(
             f"Kafka's client refuses its properties: {text}"

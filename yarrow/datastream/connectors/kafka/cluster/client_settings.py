@@ -69,8 +69,9 @@ def connection_settings(
         raise InvalidProgramError(f"{owner}: set bootstrap.servers, for example 'broker-1:9092'")
     for server in settings["bootstrap.servers"].split(","):
         if not _SERVER.fullmatch(server.strip()):
+            shown = repr(server.strip()) if server.strip() else "an empty entry"
             raise InvalidProgramError(
-                f"{owner}: bootstrap.servers has {server.strip()!r}, and expected is host:port, for example"
+                f"{owner}: bootstrap.servers has {shown} instead of host:port. Write for example"
                 " 'broker-1:9092,broker-2:9092'"
             )
     complete_security(owner, properties, settings)

@@ -46,7 +46,10 @@ class KafkaOffsetOutOfRangeError(KafkaConnectorError):
 
 
 class KafkaRecordError(KafkaConnectorError):
-    """A record cannot be deserialized, or a row is no record; the message has its place, or the row."""
+    """A record cannot be deserialized: the message has topic, partition and offset.
+
+    Or a serializer returned no record: the message has the row.
+    """
 
 
 class KafkaDeliveryError(KafkaConnectorError):
@@ -58,7 +61,10 @@ class KafkaTransactionError(KafkaConnectorError):
 
 
 class KafkaTransactionTimeoutError(KafkaTransactionError):
-    """Transactions of a job that begins cannot be open as long as it needs; the message has the settings of both."""
+    """The time-out of transactions is above the brokers' limit, or below the job's need.
+
+    The message names the settings.
+    """
 
     is_final = True
 

@@ -6,7 +6,8 @@ Owner: the client builds a schema; the writer calls it on the task's thread. Mus
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from numbers import Integral
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from yarrow.common.serialization import SerializationSchema, TopicSerializationSchema
@@ -48,13 +49,20 @@ def misfit(fields: object) -> str | None:
     for name, part in (("value", value), ("key", key)):
         if part is not None and not isinstance(part, bytes | str):
             return f"the {name} of the record is {type(part).__name__} instead of bytes"
-    if partition is not None and (not isinstance(partition, int) or partition < 0):
+    if partition is not None and (not isinstance(partition, Integral) or int(partition) < 0):
         return f"its partition is {partition!r} instead of a number from 0 on, or None"
-    if timestamp is not None and not isinstance(timestamp, int):
+    if timestamp is not None and not isinstance(timestamp, Integral):
         return f"its timestamp is {timestamp!r} instead of milliseconds"
-    if isinstance(headers, str | bytes | dict) or not all(map(_is_header, headers)):
+    if headers is not None and not _are_headers(headers):
         return f"its headers are {headers!r:.100} instead of pairs of a text and bytes, or None"
     return None
+
+
+def _are_headers(headers: object) -> bool:
+    # An iterator would be empty once it has been looked at, and the record would lose its headers.
+    if not isinstance(headers, Collection) or isinstance(headers, str | bytes | dict):
+        return False
+    return all(map(_is_header, headers))
 
 
 def _is_header(pair: object) -> bool:

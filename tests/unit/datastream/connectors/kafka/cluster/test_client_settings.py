@@ -108,11 +108,14 @@ def test_servers_may_be_addresses_and_have_the_usual_port() -> None:
         ({"bootstrap.servers": " "}, "set bootstrap.servers"),
         (
             {"bootstrap.servers": "broker:port"},
-            "bootstrap.servers has 'broker:port', and expected is host:port",
+            "bootstrap.servers has 'broker:port' instead of host:port. Write for example 'broker-1:9092",
         ),
         ({"bootstrap.servers": "one:9092,two:"}, "bootstrap.servers has 'two:'"),
         ({"bootstrap.servers": "one:9092 two:9092"}, "bootstrap.servers has 'one:9092 two:9092'"),
-        ({"bootstrap.servers": "one:9092,"}, "bootstrap.servers has ''"),
+        (
+            {"bootstrap.servers": "one:9092,"},
+            "bootstrap.servers has an empty entry instead of host:port. Write",
+        ),
         ({"fetch.min.byte": "1"}, "fetch.min.byte is not known; did you mean fetch.min.bytes"),
         ({"nonsense": "1"}, "property nonsense is not known"),
         ({"isolation.level": "all"}, "isolation.level must be read_committed or read_uncommitted, not 'all'"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy
 import pytest
 from confluent_kafka import KafkaException, Producer
 
@@ -66,6 +67,9 @@ def test_rows_before_a_refused_one_are_written_and_it_is_told() -> None:
     [
         (record(5), "the value of the record is int instead of bytes"),
         (record(b"", ["key"]), "the key of the record is list instead of bytes"),
+        (ProducerRecord("t", b"", headers=5), "its headers are 5 instead of pairs"),  # type: ignore[arg-type]
+        (ProducerRecord("t", b"", headers=[None]), "its headers are .None. instead of pairs"),  # type: ignore[list-item]
+        (ProducerRecord("t", b"", headers=iter([("a", b"b")])), "iterator .* instead of pairs"),  # type: ignore[arg-type]
         (ProducerRecord("t", b"", timestamp=0), "the timestamp of the record is 0 ms"),
         (
             ProducerRecord("t", b"x" * LIMIT),
@@ -76,6 +80,21 @@ def test_rows_before_a_refused_one_are_written_and_it_is_told() -> None:
 def test_records_that_the_client_would_refuse(refused: Any, words: str) -> None:
     with pytest.raises(RefusedRowError, match=words):
         writer_of(Records()).write([refused], None)
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        ProducerRecord("t", b"v", headers=None),  # type: ignore[arg-type]
+        ProducerRecord("t", b"v", headers={"a": b"b"}.items()),  # type: ignore[arg-type]
+        ProducerRecord("t", b"v", partition=numpy.int64(1), timestamp=numpy.int64(2)),  # type: ignore[arg-type]
+    ],
+    ids=str,
+)
+def test_records_that_the_client_takes(record: ProducerRecord) -> None:
+    records = Records()
+    writer_of(records).write([record], None)
+    assert records.made == [record]
 
 
 def test_metrics_are_those_of_the_writer_that_sends() -> None:
