@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from itertools import chain, groupby
 from operator import itemgetter
 from pathlib import Path
-from typing import Final, cast
+from typing import Final, TypeVar, cast
 
 import pyarrow as pa
 
@@ -43,6 +44,8 @@ from yarrow.runtime.data.immutability import copier_for
 from yarrow.runtime.graph.batch.batch_plan import BatchStage, ExchangeKind
 from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.graph.operator_spec import StreamKind
+
+_T = TypeVar("_T")
 
 #: Seconds between two looks at the permits of sinks.
 _LOOK_SECONDS: Final = 0.05
@@ -142,10 +145,7 @@ class BatchInputs:
         source = chain.source
         assert source is not None, "the vertex begins with a source"
 
-        def run(rows: object, stamps: Sequence[int | None] | None) -> Iterator[None]:
-            yield from self._run_part(source, rows, stamps)
-
-        yield from found.read(splits, run)
+        yield from found.read(splits, partial(self._run_part, source))
         time = found.time()
         self.order.end_times.append(EndTime(time.watermark, time.lag))
 
@@ -174,27 +174,20 @@ class BatchInputs:
     def _run_part(
         self, source: SourceHead, rows: object, stamps: Sequence[int | None] | None
     ) -> Iterator[None]:
-        if isinstance(rows, Sequence):
-            for piece in self._permitted(len(rows)):
-                if piece is None:
-                    yield
-                    continue
-                self._chain.run_source_rows(rows[piece], None if stamps is None else stamps[piece])
-                self._count_source_rows(source, piece)
-                yield from self._flow_on()
-            return
-        batch = ArrowBatch(rows, stamps_column(stamps))
-        for piece in self._permitted(len(batch)):
+        found = rows if isinstance(rows, Sequence) else ArrowBatch(rows, stamps_column(stamps))
+        for piece in self._permitted(len(found)):
             if piece is None:
                 yield
                 continue
-            self._chain.run_source_batch(batch.sliced(piece.start, piece.stop), self._outputs.is_full)
-            self._count_source_rows(source, piece)
+            if isinstance(found, ArrowBatch):
+                self._chain.run_source_batch(found.sliced(piece.start, piece.stop), self._outputs.is_full)
+            else:
+                times = None if stamps is None else piece_of(stamps, piece)
+                self._chain.run_source_rows(piece_of(found, piece), times)
+            size = piece.stop - piece.start
+            source.records_in += size
+            self.records_in += size
             yield from self._flow_on()
-
-    def _count_source_rows(self, source: SourceHead, piece: slice) -> None:
-        source.records_in += piece.stop - piece.start
-        self.records_in += piece.stop - piece.start
 
     # ------------------------------------------------------------------ rate limits of sinks
 
@@ -280,8 +273,8 @@ class BatchInputs:
             self.records_in += size
             if isinstance(batch, RowBatch):
                 self._chain.counts.records_in += size
-                stamps = None if in_turn or batch.timestamps is None else batch.timestamps[piece]
-                self._chain.run_rows(number, batch.rows[piece], stamps)
+                stamps = None if in_turn or batch.timestamps is None else piece_of(batch.timestamps, piece)
+                self._chain.run_rows(number, piece_of(batch.rows, piece), stamps)
             else:
                 self._chain.run_batch(number, batch.sliced(piece.start, piece.stop), self._outputs.is_full)
             yield from self._flow_on()
@@ -390,6 +383,11 @@ class BatchInputs:
         selector = edge.partitioner.key_selector
         key = _no_key if selector is None else method_of(load_function(selector, name), "get_key", name)
         return KeyedEdge(edge.target_input, key, self._codecs[index], name)
+
+
+def piece_of(rows: Sequence[_T], piece: slice) -> Sequence[_T]:
+    """Return a piece of rows or timestamps. A job without limits gets all of them at once, and no copy."""
+    return rows if piece.stop - piece.start == len(rows) else rows[piece]
 
 
 def _no_key(row: object) -> None:

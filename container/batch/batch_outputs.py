@@ -129,7 +129,7 @@ class BatchOutputs:
     def _take_event(self, operator: str, target: int, source: int, payload: bytes) -> None:
         """Drops what a reader says to its enumerator, which ended before; an event may await an answer.
 
-        Drops what a task says of its share of a rate limit, too: its driver knows which tasks run.
+        It also drops a task's reports that it needs a share of a rate limit: the driver knows which tasks run.
         """
         if target == JOB_MASTER:
             return

@@ -29,7 +29,7 @@ class BatchRateLimits:
         self._driver = driver
 
     def details(self) -> RateLimitDetails:
-        """Return all sources and sinks that can have a limit. Running subtasks share it."""
+        """Return the limits of all sources and sinks. Running subtasks share a limit."""
         found = []
         for vertex, operator in limited_operators(self._graph.job):
             states = [execution.state for execution in self._graph.vertices[vertex.id].executions]

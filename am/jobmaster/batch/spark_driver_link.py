@@ -258,7 +258,7 @@ class SparkDriverLink:
             gateway, run, limits = self._gateway, self._run, self._rate_limits
             if limits is self._told_rate_limits or gateway is None or not self._taken.is_set():
                 return
-            assert limits is not None, "limits were told because there are some"
+            assert limits is not None, "limits that differ from the told ones are set"
             try:
                 await gateway.change_rate_limits(self._job.job_id, run, RateLimitRequest(limits=limits))
             except YarrowError as error:

@@ -13,6 +13,7 @@ from tests.support.batch_runner import collecting_graph
 from tests.unit.runtime.graph.programs import environment
 from yarrow.common import WatermarkStrategy
 from yarrow.common.values.rate_limit import UNLIMITED, RateLimit
+from yarrow.container.batch.batch_inputs import piece_of
 from yarrow.container.batch.batch_task import BatchAttempt, BatchTask
 from yarrow.container.batch.chunk import Chunk
 from yarrow.container.batch.split_assignment import assign
@@ -82,6 +83,12 @@ def require_rate(rows: int) -> None:
     for seconds, number in WRITTEN:
         come += number
         assert come <= RATE * (seconds + 1) + 1, (seconds, come)
+
+
+def test_rows_without_limits_are_not_copied() -> None:
+    rows = [1, 2, 3]
+    assert piece_of(rows, slice(0, 3)) is rows
+    assert [*piece_of(rows, slice(0, 2)), *piece_of(rows, slice(2, 3))] == rows
 
 
 def test_a_source_keeps_its_share(tmp_path: Path) -> None:
