@@ -176,7 +176,7 @@ def test_fields_of_a_row_without_names_inside_a_csv_message_are_f0_f1() -> None:
 
 def test_rows_inside_a_csv_message_that_do_not_fit_are_refused() -> None:
     write = CsvRowSerializationSchema.Builder(PEOPLE).build()
-    with pytest.raises(FileFormatError, match=r"column 'place': <Row\('Ulm'\)> has 1 fields, the declared type 2, found"):
+    with pytest.raises(FileFormatError, match=r"column 'place': .* has 1 fields, the declared type 2, found"):
         write.serialize(Row(name="ann", place=Row("Ulm"), tags=[]))
     with pytest.raises(FileFormatError, match="column 'place': 'a;b' holds ';', which stands between values"):
         write.serialize(Row(name="ann", place=Row(town="a;b", zip=1), tags=[]))
