@@ -50,5 +50,6 @@ class JobMasterServices(msgspec.Struct, frozen=True):
     log_directory: Path | None = None
     #: Takes what user functions of bounded jobs print; any thread, may block.
     print_output: Callable[[str], None] = log_printed
-    #: Hadoop's newest tokens for SparkDrivers; None = those that they have are the newest, or they need none.
+    #: Hadoop's newest tokens for SparkDrivers; None = the tokens of the containers are the newest, or the processes
+    #: need no tokens.
     newest_tokens: Callable[[], DelegationTokens | None] = lambda: None

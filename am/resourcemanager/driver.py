@@ -44,7 +44,10 @@ class ResourceManagerDriver(Protocol):
 
     @property
     def tokens(self) -> DelegationTokens | None:
-        """Hadoop's newest tokens for TaskExecutors; None = those that they have are the newest, or they need none."""
+        """Hadoop's newest tokens for TaskExecutors.
+
+        None = the tokens of the containers are the newest, or the processes need no tokens.
+        """
         ...
 
     async def initialize(self, handler: ResourceEventHandler, leader: LeaderInformation) -> None:

@@ -15,14 +15,13 @@ import signal
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from yarrow.am.yarn.application_attempts import ApplicationAttempts
-from yarrow.runtime.common.clock import SystemClock
 from yarrow.runtime.common.errors import InvalidProgramError, YarrowError
 from yarrow.runtime.common.private_files import PrivateFileHandler
 from yarrow.runtime.common.process_exit import ProcessExitWatch, ancestors_to, process_name
@@ -115,8 +114,6 @@ async def _run(
     )
     last = ", the last" if attempts.is_last else ""
     _log.info("the ApplicationMaster starts, %s%s, pid %d", attempts, last, os.getpid())
-    if not secrets.keytab:
-        _log_token_life(os.environ)
     gateway = await asyncio.to_thread(SkeinMasterGateway)
     try:
         shown = msgspec.structs.replace(description, max_attempts=attempts.most)
@@ -229,22 +226,6 @@ async def tell_end(
             )
         await asyncio.sleep(pause)
     return False
-
-
-def _log_token_life(environment: Mapping[str, str]) -> None:
-    """Logs when Hadoop will reject this application's tokens; nothing without Kerberos."""
-    from yarrow.runtime.yarn.delegation_tokens import TOKEN_FILE, TokenFileError, sentence, token_lives
-
-    path = environment.get(TOKEN_FILE)
-    if not path:
-        return
-    try:
-        left = sentence(token_lives(Path(path)), SystemClock().epoch_ms())
-    except (OSError, TokenFileError) as error:
-        _log.warning("the lifetime of Hadoop's tokens cannot be read: %s", error)
-        return
-    if left:
-        _log.warning("%s", left)
 
 
 def _end_at_once(pid: int, children: ChildProcesses, temporary: Path) -> None:

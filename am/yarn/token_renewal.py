@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import os
 import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -26,12 +27,13 @@ from yarrow.runtime.common.retry_pauses import RetryPauses
 from yarrow.runtime.config.options import security, yarn
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.fs.hadoop_login import HadoopLogin, fetch_token
-from yarrow.runtime.fs.hadoop_tokens import HDFS_KIND, HadoopToken, read_tokens, token_file
+from yarrow.runtime.fs.hadoop_tokens import HDFS_KIND, HadoopToken, TokenFileError, read_tokens, token_file
 from yarrow.runtime.fs.hdfs_settings import configuration_folder, hadoop_configuration
 from yarrow.runtime.fs.token_files import take_tokens, written_tokens
 from yarrow.runtime.fs.webhdfs_credentials import is_secured, unrenewed_life_ms
 from yarrow.runtime.fs.whole_files import replace_whole
 from yarrow.runtime.rpc.messages import DelegationTokens
+from yarrow.runtime.yarn.delegation_tokens import log_token_life
 
 _log = logging.getLogger(__name__)
 #: Seconds between two looks at the clock: a machine may sleep.
@@ -44,6 +46,10 @@ T = TypeVar("T")
 
 #: Gets a token for the file system of a URL. Blocking. Raises FileSystemError.
 FetchToken = Callable[[str], HadoopToken]
+
+
+class TokenRenewalError(YarrowError):
+    """Some file systems gave no token; the message names each of them with the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,12 +102,17 @@ class TokenRenewal:
         self._sleep = sleep
         self._number = 0
         self._has_failed = False
-        self._span = first_span(_spans_of_submission(), settings.ratio)
+        #: The newest token of each file system that gave one: a new process gets all of them.
+        self._tokens: dict[str, HadoopToken] = {}
+        # Which token of the submission belongs to which URL is not known: the first one stands for each of them.
+        submitted = first_span(_spans_of_submission(), settings.ratio)
+        self._spans = dict.fromkeys(settings.file_systems, submitted)
 
     @property
     def ends_ms(self) -> int:
         """When the application loses its tokens, in epoch milliseconds; 0 = they are renewed in time."""
-        return self._span.end_ms if self._has_failed and self._span is not None else 0
+        span = self._span
+        return span.end_ms if self._has_failed and span is not None else 0
 
     async def start(self) -> None:
         """Renews tokens that are due already, as those of a later attempt may be. Tries it once."""
@@ -115,17 +126,26 @@ class TokenRenewal:
                 await self._sleep(min(_LOOK_SECONDS, left_ms / 1000))
             await self._renew_patiently()
 
+    @property
+    def _span(self) -> TokenSpan | None:
+        """The span that is to be replaced first; None if a file system has no token yet."""
+        known = [span for span in self._spans.values() if span is not None]
+        return first_span(known, self._settings.ratio) if len(known) == len(self._spans) else None
+
     def _due_ms(self) -> int:
-        return 0 if self._span is None else self._span.due_ms(self._settings.ratio)
+        return self._due_ms_of(self._span)
+
+    def _due_ms_of(self, span: TokenSpan | None) -> int:
+        return 0 if span is None else span.due_ms(self._settings.ratio)
 
     async def _renew_patiently(self) -> None:
         longest = self._settings.backoff_seconds
-        left = 0.0 if self._span is None else (self._span.end_ms - self._clock.epoch_ms()) / 1000
-        pauses = RetryPauses(left, min(_FIRST_PAUSE_SECONDS, longest), longest, self._clock)
+        # There is no deadline: behind the end of the tokens nothing else helps either.
+        pauses = RetryPauses(math.inf, min(_FIRST_PAUSE_SECONDS, longest), longest, self._clock)
         while not await self._try():
-            # Behind the end of the tokens nothing else helps either.
-            pause = pauses.next_seconds() or min(longest, pauses.left_seconds or longest)
-            _log.warning("the delegation tokens are renewed again in %.0f s", pause)
+            pause = pauses.next_seconds()
+            assert pause is not None, "without a deadline there is always another attempt"
+            _log.warning("the next attempt to renew the delegation tokens is in %.0f s", pause)
             await self._sleep(pause)
 
     async def _try(self) -> bool:
@@ -142,21 +162,41 @@ class TokenRenewal:
         return False
 
     def _what_is_left(self) -> str:
-        left = 0.0 if self._span is None else (self._span.end_ms - self._clock.epoch_ms()) / 1000
+        span = self._span
+        left = 0.0 if span is None else (span.end_ms - self._clock.epoch_ms()) / 1000
         return f"the present ones last for {left:.0f} s" if left > 0 else "the present ones have ended"
 
     async def _renew(self) -> None:
-        settings, now = self._settings, self._clock.epoch_ms()
-        tokens = [await in_daemon_thread(partial(self._fetch, url)) for url in settings.file_systems]
-        content = written_tokens(tokens)
+        """Replaces the tokens that are due. Raises TokenRenewalError, after it has handed out those that it got."""
+        now = self._clock.epoch_ms()
+        fresh: dict[str, HadoopToken] = {}
+        failures: list[str] = []
+        for url in [url for url, span in self._spans.items() if self._due_ms_of(span) <= now]:
+            try:
+                fresh[url] = await in_daemon_thread(partial(self._fetch, url))
+            except YarrowError as error:
+                failures.append(f"{url}: {error}")
+            except Exception as error:
+                _log.exception("the login for a token of %s failed", url)
+                failures.append(f"{url}: {type(error).__name__}")
+        if fresh:
+            await self._take(fresh, now)
+        if failures:
+            raise TokenRenewalError("; ".join(failures))
+
+    async def _take(self, fresh: Mapping[str, HadoopToken], now: int) -> None:
+        tokens = {**self._tokens, **fresh}
+        content = written_tokens(list(tokens.values()))
         await asyncio.to_thread(take_tokens, content)
-        lives = [unrenewed_life_ms(token, settings.hadoop, now) for token in tokens]
-        self._span = first_span([TokenSpan(now, now + life) for life in lives], settings.ratio)
+        self._tokens = tokens
+        for url, token in fresh.items():
+            life = unrenewed_life_ms(token, self._settings.hadoop, now)
+            self._spans[url] = TokenSpan(now, now + life)
         self._number += 1
         self._hand_out(DelegationTokens(number=self._number, content=content))
         _log.info(
             "new delegation tokens for %s; the next ones in %.0f s",
-            ", ".join(settings.file_systems),
+            ", ".join(fresh),
             max(0.0, (self._due_ms() - now) / 1000),
         )
 
@@ -164,10 +204,14 @@ class TokenRenewal:
 def _spans_of_submission() -> Sequence[TokenSpan]:
     """The lives of the container's tokens for HDFS, which YARN renews until their end.
 
-    Raises OSError and TokenFileError if the file cannot be read.
+    There are none if the file cannot be read. The renewal then asks for tokens at once.
     """
     path = token_file()
-    tokens = () if path is None else read_tokens(path)
+    try:
+        tokens = () if path is None else read_tokens(path)
+    except (OSError, TokenFileError) as error:
+        _log.warning("the lifetime of Hadoop's tokens cannot be read: %s", error)
+        return ()
     spans = [(token.issued_ms(), token.end_ms()) for token in tokens if token.kind == HDFS_KIND]
     return [TokenSpan(issued, end) for issued, end in spans if issued is not None and end is not None]
 
@@ -182,7 +226,21 @@ def renewal_of(
     """The renewal of an application's tokens; None if Hadoop asks for no Kerberos, or the application has no keytab.
 
     `keytab`: the content of the file that the client has sent, which is written into `folder`; empty = none was sent.
+    Without a renewal the log tells how long the tokens of the submission last.
     """
+    renewal = _renewal_of(config, keytab, folder, hand_out, clock)
+    if renewal is None:
+        log_token_life(os.environ, clock.epoch_ms())
+    return renewal
+
+
+def _renewal_of(
+    config: Settings,
+    keytab: bytes,
+    folder: Path,
+    hand_out: Callable[[DelegationTokens], None],
+    clock: Clock,
+) -> TokenRenewal | None:
     hadoop = hadoop_configuration()
     if not is_secured(hadoop) or not config.get(security.DELEGATION_TOKENS_ENABLED):
         return None
@@ -202,6 +260,10 @@ def renewal_of(
         hadoop=hadoop,
     )
     if not settings.file_systems:
+        _log.warning(
+            "the delegation tokens are not renewed: neither fs.defaultFS nor %s names an HDFS",
+            security.KERBEROS_FILE_SYSTEMS.key,
+        )
         return None
 
     def fetch(url: str) -> HadoopToken:
@@ -220,7 +282,7 @@ def _keytab_file(config: Settings, keytab: bytes, folder: Path) -> str:
 
 
 def _class_path() -> str:
-    """The class path of Skein's process in front of this one, which has Hadoop's classes; "" = there is none."""
+    """The class path of Skein's process, an ancestor of this one, which has Hadoop's classes; "" = there is none."""
     for pid in ancestors_to(SKEIN_PROCESS, os.getpid())[-1:]:
         with contextlib.suppress(OSError):
             variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")

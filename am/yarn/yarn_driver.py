@@ -67,7 +67,7 @@ class YarnDriver(ContainerEvents):
         self._handler: ResourceEventHandler | None = None
         self._leader: LeaderInformation | None = None
         self._number = 0
-        #: Set by whoever renews them.
+        #: The newest delegation tokens; RunningMaster sets them after each renewal.
         self.tokens: DelegationTokens | None = None
         #: Prefix of the names of this attempt's TaskExecutors.
         self._beginning = f"container_{settings.attempt}_"

@@ -73,7 +73,7 @@ _process_log: Final = OnceLog()
 _NAMES_OF_OPTIONS: Final = tuple((frozenset(option.names), option) for option in ALL_OPTIONS)
 
 
-#: Options that a job in BATCH mode does not heed, and what it does instead.
+#: Options without effect in BATCH mode, each with what the job does instead.
 _UNHEEDED_IN_BATCH: Final[Sequence[tuple[EngineOption[Any], str]]] = (
     (checkpointing.INTERVAL, "takes no checkpoints"),
     (
@@ -84,7 +84,7 @@ _UNHEEDED_IN_BATCH: Final[Sequence[tuple[EngineOption[Any], str]]] = (
 
 
 def tell_unheeded_in_batch(settings: Settings, log: OnceLog | None = None) -> None:
-    """Logs what a job does not heed that runs in BATCH mode by itself, each key once in the life of the process."""
+    """Logs the options that have no effect on a job for which AUTOMATIC chose BATCH, each key once a process."""
     for warning in _unheeded_in_batch(settings):
         (log or _process_log).say(warning)
 
@@ -152,7 +152,7 @@ def _options_set_in(settings: Settings) -> Iterator[EngineOption[Any]]:
 
 
 def _unheeded_in_batch(settings: Settings) -> Iterator[ConfigWarning]:
-    """Checkpoints that a job in BATCH mode does not take, and a savepoint that it does not read."""
+    """Yields a warning for each set option that has no effect in BATCH mode."""
     for option, why in _UNHEEDED_IN_BATCH:
         if (name := settings.name_in_use(option)) is not None:
             text = f"{name}{_set_in(settings, name)} has no effect: a job in BATCH mode {why}."

@@ -47,6 +47,7 @@ def with_fresh(old: Iterable[HadoopToken], fresh: Sequence[HadoopToken]) -> Sequ
 def take_tokens(content: bytes) -> None:
     """Puts the tokens of a file's content into the token file of this process, in place of those of the same services.
 
+    Tokens of other services stay. The file's secret keys do not: no process of a container uses them.
     Raises TokenFileError if this process has no token file, if one of both cannot be read, or if it cannot be written.
     """
     fresh = parse_tokens(content)

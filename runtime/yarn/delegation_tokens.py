@@ -6,6 +6,7 @@ logged. What is in the file is known to `runtime.fs.hadoop_tokens`.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,18 @@ from pathlib import Path
 from yarrow.runtime.fs.hadoop_tokens import TOKEN_FILE_VARIABLE as TOKEN_FILE
 from yarrow.runtime.fs.hadoop_tokens import TokenFileError, read_tokens
 
-__all__ = ["TOKEN_FILE", "TokenFileError", "TokenLife", "sentence", "time_left", "token_lives", "tokens_end"]
+__all__ = [
+    "TOKEN_FILE",
+    "TokenFileError",
+    "TokenLife",
+    "log_token_life",
+    "sentence",
+    "time_left",
+    "token_lives",
+    "tokens_end",
+]
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +59,23 @@ def time_left(ends_ms: int, now_ms: int) -> str:
         return "has ended: containers that start from now on cannot read HDFS. Start the application anew"
     when = f"{seconds / 86_400:.1f} days" if seconds >= 86_400 else f"{seconds / 3600:.1f} hours"
     return (
-        f"ends in {when}, and nothing renews it beyond that: stop this application with a savepoint before"
-        " that"
+        f"ends in {when}, and the application has no newer one. Unless the ApplicationMaster gets one in time, stop"
+        " this application with a savepoint before"
     )
+
+
+def log_token_life(environment: Mapping[str, str], now_ms: int) -> None:
+    """Logs when Hadoop will reject the tokens of this container; nothing without Kerberos."""
+    path = environment.get(TOKEN_FILE)
+    if not path:
+        return
+    try:
+        left = sentence(token_lives(Path(path)), now_ms)
+    except (OSError, TokenFileError) as error:
+        _log.warning("the lifetime of Hadoop's tokens cannot be read: %s", error)
+        return
+    if left:
+        _log.warning("%s", left)
 
 
 def tokens_end(environment: Mapping[str, str]) -> int:

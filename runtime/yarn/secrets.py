@@ -114,11 +114,13 @@ def with_own_certificates(made: ApplicationSecrets, config: Settings) -> Applica
 def with_keytab(made: ApplicationSecrets, config: Settings) -> ApplicationSecrets:
     """The secrets with the user's keytab, by which the master gets new delegation tokens.
 
-    Call it where Hadoop asks for Kerberos. Without a keytab, or where it must not leave this machine, they stay as they
-    are. Raises YarnError for a file that cannot be read, or is no keytab by its size.
+    Call it where Hadoop asks for Kerberos. Without a keytab, or where the master may not have or use it, they stay
+    as they are. Raises YarnError for a file that cannot be read, or is no keytab by its size.
     """
     path = config.get(security.KERBEROS_KEYTAB)
-    if path is None or not config.get(yarn.SHIP_KEYTAB) or not config.get(security.DELEGATION_TOKENS_ENABLED):
+    # The master renews nothing without mutual TLS.
+    switches = (yarn.SHIP_KEYTAB, security.DELEGATION_TOKENS_ENABLED, security.INTERNAL_ENABLED)
+    if path is None or not all(map(config.get, switches)):
         return made
     try:
         with open(path, "rb") as file:

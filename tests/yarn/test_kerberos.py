@@ -195,7 +195,7 @@ def test_the_doctor_logs_in_and_writes(yarrow: Commands) -> None:
 @pytest.mark.soak
 def test_a_session_says_how_long_its_tokens_last(yarrow: Commands) -> None:
     session = yarrow.ok("session", "-d", "-nm", yarrow.name("tokens")).application
-    left = r"ends in \d+\.\d (days|hours), and nothing renews it beyond that"
+    left = r"ends in \d+\.\d (days|hours), and the application has no newer one"
     assert re.search(rf"Its delegation token {left}", yarrow.ok("list", "-yid", session).err)
     asked = yarrow.ok("doctor").out
     assert re.search(rf"WARN +tokens: the delegation token of {session} \S+ {left}", asked), asked

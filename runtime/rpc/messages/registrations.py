@@ -49,7 +49,8 @@ class RegistrationSuccess(Message, frozen=True, kw_only=True, tag="success"):
 
     leader_id: str
     heartbeat_interval_ms: int
-    #: Newer than those of the container of whoever registers; None = it has the newest, or needs none.
+    #: Delegation tokens newer than those in the container of the registering process.
+    #: None = it has the newest, or needs none.
     tokens: DelegationTokens | None = None
 
 

@@ -181,11 +181,8 @@ def without_effect(config: Settings) -> Sequence[str]:
             " wherever Hadoop asks for Kerberos. The ApplicationMaster gets no new ones."
         )
     for option in (security.DELEGATION_TOKENS_RETRY_BACKOFF, security.DELEGATION_TOKENS_TIME_RATIO):
-        if config.is_set(option) and not _renews_tokens(config):
-            sentences.append(
-                f"{option.key} has no effect: the ApplicationMaster has no keytab to get new tokens by. Set"
-                f" {security.KERBEROS_KEYTAB.key}."
-            )
+        if config.is_set(option) and (why := _why_not_renewed(config)) is not None:
+            sentences.append(f"{option.key} has no effect: {why}.")
     kind = config.get(yarn.APPLICATION_TYPE)
     if kind and kind.lower() != _SKEIN_TYPE:
         sentences.append(
@@ -195,14 +192,20 @@ def without_effect(config: Settings) -> Sequence[str]:
     return sentences
 
 
-def _renews_tokens(config: Settings) -> bool:
-    """Whether the ApplicationMaster has, or finds, a keytab."""
-    is_there = config.get(yarn.SHIP_KEYTAB) or config.is_set(yarn.LOCALIZED_KEYTAB)
-    return (
-        config.get(security.DELEGATION_TOKENS_ENABLED)
-        and config.is_set(security.KERBEROS_KEYTAB)
-        and is_there
-    )
+def _why_not_renewed(config: Settings) -> str | None:
+    """Why the ApplicationMaster gets no new tokens, as the end of a sentence; None = it gets them."""
+    for switch in (security.DELEGATION_TOKENS_ENABLED, security.INTERNAL_ENABLED):
+        if not config.get(switch):
+            return f"{switch.key} is false, so that the ApplicationMaster gets no new tokens"
+    if not config.is_set(security.KERBEROS_KEYTAB):
+        return f"the ApplicationMaster has no keytab to get new tokens by. Set {security.KERBEROS_KEYTAB.key}"
+    has_keytab = config.get(yarn.SHIP_KEYTAB) or config.is_set(yarn.LOCALIZED_KEYTAB)
+    if not has_keytab:
+        return (
+            f"the ApplicationMaster has no keytab, since {yarn.SHIP_KEYTAB.key} is false. Set"
+            f" {yarn.LOCALIZED_KEYTAB.key}"
+        )
+    return None
 
 
 def access_list(text: str | None) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -127,6 +127,32 @@ def test_keys_of_tokens_say_that_nothing_gets_new_ones() -> None:
     ]
 
 
+LOGIN = {"security.kerberos.login.keytab": "/keys", "security.kerberos.login.principal": "alice@TEST"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ({}, "Set security.kerberos.login.keytab."),
+        ({**LOGIN, "security.ssl.internal.enabled": "false"}, "security.ssl.internal.enabled is false"),
+        (
+            {**LOGIN, "security.delegation.tokens.enabled": "false"},
+            "security.delegation.tokens.enabled is false",
+        ),
+        (
+            {**LOGIN, "yarn.security.kerberos.ship-local-keytab": "false"},
+            "Set yarn.security.kerberos.localized-keytab-path.",
+        ),
+        (LOGIN, None),
+    ],
+)
+def test_a_ratio_without_effect_is_said_with_its_cause(settings: dict[str, str], why: str | None) -> None:
+    key = "security.delegation.tokens.renewal.time-ratio"
+    said = [text for text in without_effect(Settings({**settings, key: "0.5"})) if text.startswith(key)]
+    assert len(said) == (why is not None)
+    assert all(str(why) in text for text in said)
+
+
 def test_secrets_of_the_configuration_go_their_own_way() -> None:
     shown, sensitive = divided(Settings({"a": "1", "security.ssl.rest.key-password": "planted"}))
     assert shown == {"a": "1"}

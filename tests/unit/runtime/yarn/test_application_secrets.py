@@ -12,8 +12,16 @@ from cryptography import x509
 
 from yarrow.runtime.common.clock import SystemClock
 from yarrow.runtime.common.ids import RandomIdFactory
+from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.yarn.application import MasterSecrets
-from yarrow.runtime.yarn.secrets import ApplicationSecrets, make_secrets, write_private, write_secrets
+from yarrow.runtime.yarn.gateways import YarnError
+from yarrow.runtime.yarn.secrets import (
+    ApplicationSecrets,
+    make_secrets,
+    with_keytab,
+    write_private,
+    write_secrets,
+)
 
 
 @pytest.fixture(scope="module")
@@ -68,3 +76,40 @@ def test_files_are_new_and_private(secrets: ApplicationSecrets, tmp_path: Path) 
     assert msgspec.msgpack.decode(path.read_bytes(), type=MasterSecrets) == secrets.for_master({})
     with pytest.raises(FileExistsError):
         write_private(path, b"")
+
+
+KEYTAB = "security.kerberos.login.keytab"
+
+
+@pytest.mark.parametrize(
+    ("settings", "is_sent"),
+    [
+        ({}, True),
+        ({"yarn.security.kerberos.ship-local-keytab": "false"}, False),
+        ({"security.delegation.tokens.enabled": "false"}, False),
+        # The master then refuses to renew: others could read new tokens on the network.
+        ({"security.ssl.internal.enabled": "false"}, False),
+    ],
+)
+def test_the_keytab_goes_to_a_master_that_uses_it_and_to_nobody_else(
+    settings: dict[str, str], is_sent: bool, secrets: ApplicationSecrets, tmp_path: Path
+) -> None:
+    path = tmp_path / "me.keytab"
+    path.write_bytes(b"my keys")
+    made = with_keytab(secrets, Settings({KEYTAB: str(path), **settings}))
+    assert made.for_master({}).keytab == (b"my keys" if is_sent else b"")
+    for given in (made.for_task_executor({}), made.for_spark_driver({})):
+        assert b"my keys" not in msgspec.msgpack.encode(given)
+    assert "my keys" not in repr(made)
+
+
+def test_a_file_that_is_no_keytab_is_named(secrets: ApplicationSecrets, tmp_path: Path) -> None:
+    assert with_keytab(secrets, Settings()) is secrets
+    path = tmp_path / "large"
+    path.write_bytes(bytes(1 << 20))
+    assert len(with_keytab(secrets, Settings({KEYTAB: str(path)})).keytab) == 1 << 20
+    path.write_bytes(bytes((1 << 20) + 1))
+    with pytest.raises(YarnError, match="large, which has more than 1 MiB"):
+        with_keytab(secrets, Settings({KEYTAB: str(path)}))
+    with pytest.raises(YarnError, match="none, which cannot be read: No such file"):
+        with_keytab(secrets, Settings({KEYTAB: str(tmp_path / "none")}))
