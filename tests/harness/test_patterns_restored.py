@@ -239,3 +239,17 @@ def test_a_pattern_without_a_limit_keeps_its_partial_matches() -> None:
     job.watermark(10**12)
     state = job.stop(CANONICAL)
     assert all(not subtask.keyed for subtask in state.subtasks.values())
+
+
+@pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
+def test_a_match_may_begin_where_the_first_test_fails(backend: str) -> None:
+    def pattern() -> Pattern:
+        return Pattern.begin("a").where(lambda row: row[1] == "a").optional().next("b").within(Time.milliseconds(40))
+
+    job = RestartedJob(matching(pattern, typed=True))
+    job.start(1, backend)
+    job.push([(1, "x", 1), (1, "a", 2), (1, "y", 3), (2, "z", 4)], [10, 11, 12, 13])
+    job.watermark(100)
+    found = sorted(tuple((name, row[1]) for name, row in match) for match, _ in job.take())
+    job.stop(CANONICAL)
+    assert found == [(("a", "a"), ("b", "y")), (("b", "a"),), (("b", "x"),), (("b", "y"),), (("b", "z"),)]

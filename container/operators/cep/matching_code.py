@@ -92,7 +92,8 @@ def generate_matching(
     code.at_start("found = []")
     code.at_start(f"shard = whole = {code.bind('table', loop.table)}.whole")
     with code.block("try:"), rows.loop(code):
-        if moves is None or moves[0] is None:
+        # A match that also begins where the test fails begins in the general way.
+        if moves is None or moves[0] is None or moves[0].fails:
             code.line(f"found += {code.bind('take', loop.take)}(key, row, time)")
         else:
             _generate_row(code, rows, loop, table, moves)
