@@ -2,7 +2,7 @@
 
 A function that makes a new object and forgets it gives the object away. Generated code sees that by the count
 of references, and asks a test of this module whether the object holds atoms alone. Nobody can then change it.
-Owner: the task thread; the table of tests only grows by whole entries. It must not run user code.
+Any task thread may use the table of tests: an entry that is missing is made again. No test may run user code.
 """
 
 from __future__ import annotations
@@ -48,6 +48,10 @@ def _dict(value: dict[Any, Any]) -> bool:
     return _all_atoms(map(type, value.values())) and _all_atoms(map(type, value))
 
 
+def _set(value: set[Any]) -> bool:
+    return _all_atoms(map(type, value)) and not weakref.getweakrefcount(value)
+
+
 def _row(value: Row) -> bool:
     values = value._values
     # The list of values may have another holder than the Row: this attribute, `values` and the argument are three.
@@ -64,7 +68,7 @@ def _with_dict_alone(value: Any) -> bool:
     )
 
 
-_BUILT_IN: Final[dict[type, OnlyAtoms]] = {list: _list, dict: _dict, set: _list, Row: _row}
+_BUILT_IN: Final[dict[type, OnlyAtoms]] = {list: _list, dict: _dict, set: _set, Row: _row}
 _tests: Final[dict[type, OnlyAtoms]] = dict(_BUILT_IN)
 _shapes_seen: Final[dict[type, int]] = {}
 #: The test of an exact class, or None: whether a value of it holds atoms alone, and no weak reference leads to it.

@@ -245,3 +245,40 @@ def test_a_type_that_proves_immutability_needs_no_check() -> None:
     with OperatorHarness(lambda s: s.map(lambda v: v, Types.PICKLED_BYTE_ARRAY())) as harness:
         harness.push([1])
         assert "freeze" in harness.generated_code
+
+
+@dataclass
+class Numbered:
+    number: int
+    name: str
+
+
+NEW: dict[str, Any] = {
+    "list": lambda n: [n, "a"],
+    "dict": lambda n: {0: n, "name": "a"},
+    "object": lambda n: Numbered(n, "a"),
+    "set": lambda n: {n},
+}
+
+
+def renumbered(value: Any) -> Any:
+    """Changes the number in a record in place."""
+    if isinstance(value, Numbered):
+        value.number = -1
+    elif isinstance(value, set):
+        value.add(-1)
+    else:
+        value[0] = -1
+    return value
+
+
+@pytest.mark.parametrize("kind", NEW)
+def test_a_new_object_of_atoms_is_not_that_of_an_exchange_and_of_a_chained_consumer(kind: str) -> None:
+    def fragment(stream: Any) -> Any:
+        made = stream.map(NEW[kind])
+        return made.map(renumbered), made.rebalance().map(lambda value: value)
+
+    with OperatorHarness(fragment) as harness:
+        harness.push(*range(6))
+        assert harness.outputs(0) == [renumbered(NEW[kind](n)) for n in range(6)]
+        assert harness.outputs(1) == [NEW[kind](n) for n in range(6)]

@@ -244,7 +244,13 @@ def test_a_pattern_without_a_limit_keeps_its_partial_matches() -> None:
 @pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
 def test_a_match_may_begin_where_the_first_test_fails(backend: str) -> None:
     def pattern() -> Pattern:
-        return Pattern.begin("a").where(lambda row: row[1] == "a").optional().next("b").within(Time.milliseconds(40))
+        return (
+            Pattern.begin("a")
+            .where(lambda row: row[1] == "a")
+            .optional()
+            .next("b")
+            .within(Time.milliseconds(40))
+        )
 
     job = RestartedJob(matching(pattern, typed=True))
     job.start(1, backend)

@@ -294,3 +294,18 @@ def test_the_jobs_above_take_the_fast_way() -> None:
     job.start(2, "hashmap")
     assert all(type(operator) is SessionWindows for operator in job.operators)
     job.stop(CANONICAL)
+
+
+@pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
+@pytest.mark.parametrize(("key", "equal"), [(1, True), (5, 5.0)])
+def test_a_key_that_is_equal_to_a_known_one_may_begin_a_session(backend: str, key: Any, equal: Any) -> None:
+    job = RestartedJob(sessions())
+    job.start(1, backend)
+    job.push([(key, 1)], [10])
+    job.push([(equal, 2)], [1000])
+    job.stop(CANONICAL)
+    job.start(2, backend)
+    job.watermark(5000)
+    taken = sorted((row[0], row[3]) for row, _ in job.take())
+    job.stop(CANONICAL)
+    assert taken == [(key, (1,)), (key, (2,))]

@@ -21,6 +21,7 @@ from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.data.checkpoint_options import CheckpointLocation, CheckpointOptions, SnapshotKind
 from yarrow.runtime.data.elements import RowBatch, StreamElement, Watermark
 from yarrow.runtime.data.key_groups import key_group_of
+from yarrow.runtime.data.keys import canonicalize
 from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.graph.transformations import SourceTransformation
 from yarrow.runtime.snapshot.assignment import assign
@@ -111,7 +112,7 @@ class RestartedJob:
         for number, operator in enumerate(self.operators):
             state: Any = operator.context.state
             groups = state.context.key_groups
-            of_rows = [key_group_of(self._key_of(row), MAX_PARALLELISM) for row in rows]
+            of_rows = [key_group_of(canonicalize(self._key_of(row)), MAX_PARALLELISM) for row in rows]
             own = [at for at, group in enumerate(of_rows) if groups.holds(group)]
             if own:
                 chosen = None if timestamps is None else [stamps[at] for at in own]

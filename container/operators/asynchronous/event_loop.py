@@ -63,8 +63,10 @@ class EventLoopThread:
         with cls._lock:
             found = cls._running.get(kind)
             if found is None:
-                found = cls._running[kind] = EventLoopThread(kind)
+                found = EventLoopThread(kind)
+                # A thread that the system refuses is not found again.
                 found._thread.start()
+                cls._running[kind] = found
             found._users += 1
             return found
 

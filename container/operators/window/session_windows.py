@@ -137,6 +137,9 @@ class SessionWindows(WindowingBase):
             begun = f"({time}, {due} + 1, {due}, {kept})"
             behind = f"{code.bind('appended', appended)}({sessions}, {WIDTH}, {begun})"
             code.line(f"{written} {begun} if {sessions} is {no_session} else {behind}")
+            # The table finds a key by a value that is equal to it, such as True for 1. A timer has the canonical key.
+            with code.block(f"if {key}.__class__ is not int and {key}.__class__ is not str:"):
+                code.line(f"{key} = {code.bind_as('canonicalize', canonicalize)}({key})")
             code.line(f"{code.bind('register', self._timers.event_timers.register)}({due}, {key})")
         with code.block("else:"):
             result, stamp = code.fresh("v"), code.fresh("t")

@@ -69,10 +69,10 @@ def test_keys_and_elements() -> None:
     assert not holds_only_atoms({frozenset((1,))})
 
 
-@pytest.mark.parametrize("cls", [Plain, Bare])
-def test_a_value_with_a_weak_reference_may_change(cls: Any) -> None:
-    holds_only_atoms(cls(1, 2))
-    value = cls(1, 2)
+@pytest.mark.parametrize("make", [Plain, Bare, lambda *values: set(values)])
+def test_a_value_with_a_weak_reference_may_change(make: Any) -> None:
+    holds_only_atoms(make(1, 2))
+    value = make(1, 2)
     seen = weakref.ref(value)
     assert not holds_only_atoms(value) and seen() is value
 
