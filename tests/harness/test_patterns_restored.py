@@ -259,3 +259,25 @@ def test_a_match_may_begin_where_the_first_test_fails(backend: str) -> None:
     found = sorted(tuple((name, row[1]) for name, row in match) for match, _ in job.take())
     job.stop(CANONICAL)
     assert found == [(("a", "a"), ("b", "y")), (("b", "a"),), (("b", "x"),), (("b", "y"),), (("b", "z"),)]
+
+
+@pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
+@pytest.mark.parametrize(("key", "equal"), [(1, True), (5, 5.0)])
+def test_rows_of_equal_keys_are_of_one_key(backend: str, key: Any, equal: Any) -> None:
+    def pattern() -> Pattern:
+        whole = Pattern.begin("a").where(lambda row: row[1] == "a").next("b").where(lambda row: row[1] == "b")
+        return whole.within(Time.milliseconds(40))
+
+    job = RestartedJob(matching(pattern, typed=False))
+    job.start(1, backend)
+    job.push([(equal, "a", 1)], [10])
+    job.watermark(10)
+    job.push([(key, "x", 2), (equal, "a", 3)], [11, 12])
+    job.stop(CANONICAL)
+    job.start(2, backend)
+    job.watermark(12)
+    job.push([(key, "b", 4)], [13])
+    job.watermark(100)
+    taken = [tuple(row[2] for _, row in match) for match, _ in job.take()]
+    job.stop(CANONICAL)
+    assert taken == [(3, 4)]
