@@ -143,7 +143,7 @@ class KeyedStateBackend(ABC):
     wants_keys: bool = False
     #: True if `prefetch`, of the backend or of a value table, reads a state for a whole chunk at once.
     reads_ahead: bool = False
-    #: True if all state is in memory, so that a KeyedSection needs no more of it than a state of the same values.
+    #: True if all state is in memory. A KeyedSection then needs no more memory than a state of the same values.
     holds_all_in_memory: bool = False
 
     @property

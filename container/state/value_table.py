@@ -76,7 +76,7 @@ class ValueTable(ABC):
         """
 
     def copy_by(self, copier: Callable[[Any], Any]) -> None:
-        """Takes how values are copied that a snapshot holds, before the first key is asked for.
+        """Sets the function that copies values which a snapshot holds. Call it before the first look at a key.
 
         By default that follows from their type. A backend that copies none needs no copier.
         """

@@ -19,7 +19,8 @@ from tests.harness.test_patterns_restored import WHOLES, Model, Shown, steps_of
 from tests.support.pattern_model import Kind, Whole
 from tests.support.restarted_columns import RestartedColumns
 from tests.support.restarted_job import CANONICAL, OWN
-from yarrow.cep import CEP, Pattern
+from yarrow.cep import CEP, AfterMatchSkipStrategy, Pattern
+from yarrow.common import Time
 from yarrow.container.fragment import FragmentFailedError
 from yarrow.container.operators.columnar_pattern.columnar_pattern_operator import (
     ColumnarPatternMatchingOperator,
@@ -153,6 +154,28 @@ def test_rows_of_keys_that_cannot_match_yet_are_state(backend: str) -> None:
     job.watermark(100)
     state = job.stop(CANONICAL)
     assert all(not subtask.keyed for subtask in state.subtasks.values())
+
+
+@pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
+def test_a_restore_keeps_the_timers_of_a_pattern_that_runs_key_by_key(backend: str) -> None:
+    def pattern() -> Pattern:
+        strategy = AfterMatchSkipStrategy.skip_past_last_event()
+        steps = Pattern.begin("a", strategy).where(col("letter") == "a")
+        steps = steps.followed_by("b").where(lambda row: row.letter == "b")
+        return steps.within(Time.milliseconds(1000))
+
+    job = RestartedColumns(matching(pattern), SCHEMA, "time")
+    job.start(1, backend)
+    job.push_rows([(1, "a", 0)], [7])
+    job.watermark(10)
+    job.restart(1, backend, CANONICAL)
+    (operator,) = operators(job)
+    assert operator._timers.event_timers.next_timestamp == 1007
+    job.push_rows([(1, "b", 1)], [20])
+    job.watermark(1006)
+    assert [time for _, time in job.take()] == [20]
+    assert operator.fired_timers == 0
+    job.stop(CANONICAL)
 
 
 def test_a_late_row_is_as_late_after_a_restore_as_before() -> None:

@@ -136,7 +136,8 @@ def as_condition(call: str, condition: object) -> SimpleCondition | IterativeCon
     needed = _needed_arguments(condition)
     if needed > 2:
         raise TypeError(
-            f"{call}: {condition!r} needs {needed} arguments, but gets a record, and a context at most"
+            f"{call}: {condition!r} needs {needed} arguments, but gets a record, and a context at most. Give the"
+            " others default values, or bind them with functools.partial"
         )
     return _CallableIterativeCondition(condition) if needed == 2 else CallableCondition(condition)
 

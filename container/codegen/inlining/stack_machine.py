@@ -330,7 +330,7 @@ def _is_pure(called: ast.expr) -> bool:
         return called.id in PURE_BUILTINS
     if not isinstance(called, ast.Attribute):
         return False
-    # Other objects than texts have a `join` too, which waits.
+    # See PURE_METHODS_OF_LITERALS.
     of_text = isinstance(called.value, ast.Constant) and isinstance(called.value.value, str)
     return called.attr in PURE_METHODS or (of_text and called.attr in PURE_METHODS_OF_LITERALS)
 

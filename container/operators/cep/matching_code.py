@@ -22,7 +22,7 @@ from yarrow.container.state.value_table import MISSING, ValueTable
 
 
 class LoopRows(Protocol):
-    """How the loop reads rows, and what it asks of them."""
+    """A form of rows: it writes the loop over them and the tests of conditions."""
 
     #: The rows of one call, in order of time.
     parameter: str
@@ -55,7 +55,7 @@ class RowsInTurn:
 
 
 class MatchingLoop(NamedTuple):
-    """What the loop works on, and what it calls."""
+    """The table and the functions that the loop uses."""
 
     #: The partial matches of all keys.
     table: ValueTable
@@ -63,8 +63,9 @@ class MatchingLoop(NamedTuple):
     take: Callable[[Any, Any, int], Sequence[Any]]
     #: Sets the timer of a key whose first partial match began: (key, time). None = no time limit.
     begin: Callable[[Any, int], None] | None
-    #: Removes the partial matches of a key, and its timer.
+    #: Removes the partial matches of a key.
     remove: Callable[[Any], None]
+    #: Deletes the timer of a key.
     disarm: Callable[[Any], None]
     #: The error of a condition: (key, row, error).
     failure: Callable[[Any, Any, Exception], Exception]
@@ -86,7 +87,7 @@ def generate_matching(
 ) -> CompiledCode:
     """The function that runs rows, and returns pairs of key and result.
 
-    No time limit of a partial match passes between the first row and the last one.
+    No time limit of a whole match passes between the first row and the last one.
     `moves`: see `PatternMatcher.moves_by_one_test`; None = each row takes the general way.
     """
     code.at_start("found = []")

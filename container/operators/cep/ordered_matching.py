@@ -146,7 +146,10 @@ class OrderedMatching:
         return (first is not None and first <= time) or (due is not None and due <= time)
 
     def _last_of_piece(self, first: int, due: int | None, time: int) -> int:
-        """The last time of rows that may run together: no partial match ends up to it, nor one that begins in it."""
+        """The last time of rows that may run together. No time limit of a whole match ends up to it.
+
+        Limits of single steps may: `take` lets them pass.
+        """
         last = time if due is None else min(time, due - 1)
         within = self._matcher.within_ms
         return last if within is None else min(last, first + within - 1)

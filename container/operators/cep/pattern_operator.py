@@ -163,17 +163,14 @@ class PatternMatchingOperator(MatchingOperator, KeyReadingOperator):
         return cares
 
     def on_row(self, row: Any, timestamp: int | None) -> Results:
-        """Keeps a row of the current key until the watermark has passed it; gives a late row back."""
+        """Counts a late row of the current key, and gives it back. Refuses a row without a time."""
         if timestamp is None:
             refuse_untimed(row, self.name, self.context.state.current_key)
         watermark, tag = self._timers.watermark, self._late_tag
-        if timestamp <= watermark:
-            place = LatePlace.DROPPED if tag is None else LatePlace.SIDE_OUTPUT
-            time = LateTime(timestamp, watermark, watermark - timestamp + 1)
-            self._ledger.late(place, self.context.state.current_key, time)
-            return () if tag is None else (((tag, row), timestamp),)
-        self.keep(row, timestamp, timestamp)
-        return ()
+        place = LatePlace.DROPPED if tag is None else LatePlace.SIDE_OUTPUT
+        time = LateTime(timestamp, watermark, watermark - timestamp + 1)
+        self._ledger.late(place, self.context.state.current_key, time)
+        return () if tag is None else (((tag, row), timestamp),)
 
     def on_row_now(self, row: Any, timestamp: int | None) -> Results:
         """Runs the pattern over a row of the current key, at the time of the machine."""
@@ -189,9 +186,6 @@ class PatternMatchingOperator(MatchingOperator, KeyReadingOperator):
     def keep(self, row: Any, time: int, leaves_at: int) -> None:
         """Lets a row of the current key wait; it leaves once `leaves_at` has passed."""
         key = self.context.state.current_key
-        if self._ordered is not None:
-            self._rows.add(canonicalize(key), time, row if self._fix is None else self._fix(row))
-            return
         if self._waiting.add(key, time, row if self._fix is None else self._fix(row)):
             self._queue.register(leaves_at, canonicalize(key))
 

@@ -21,8 +21,9 @@ from yarrow.cep.pattern_matcher import PatternResult
 from yarrow.common.typeinfo import Types
 from yarrow.common.types import Row
 from yarrow.container.operators.base import OperatorContext
+from yarrow.container.operators.cep.matching_code import moves_alone
 from yarrow.container.operators.cep.matching_operator import MatchingOperator, is_tagged
-from yarrow.container.operators.cep.matching_state import PARTIAL_MATCHES, KeptMatches
+from yarrow.container.operators.cep.matching_state import KeptMatches
 from yarrow.container.operators.cep.ordered_matching import OrderedMatching
 from yarrow.container.operators.columnar.conversions import ArrowToRowsConverter
 from yarrow.container.operators.columnar.late_batches import LateRows, lose_rows
@@ -125,14 +126,16 @@ class ColumnarPatternMatchingOperator(MatchingOperator, ColumnarOperator):
         self._rows = DueRows(self._key, live, self._rows_of)
         few = len(self._conditions.conditions) <= MOST_CONDITIONS
         # Behind strict steps few rows become objects: only the matcher knows which.
-        if few and not self._relevant.all_go_on:
+        # Asked in front: OrderedMatching changes the timers.
+        in_order = few and moves_alone(self._matcher.moves_by_one_test)
+        if in_order and not self._relevant.all_go_on:
             ordered = OrderedMatching(
                 self._matcher, self._matches, self._rows, self._queue, self._row_failure
             )
             if ordered.moves_alone:
                 self._ordered, self._live = ordered, live
                 return
-        self._live = set(context.state.state_keys(PARTIAL_MATCHES))
+        self._live = set(self._matches.all_keys())
 
     def open(self) -> None:
         super().open()

@@ -20,9 +20,8 @@ from yarrow.cep.pattern import ConditionPart
 from yarrow.common.types import Row
 from yarrow.container.codegen.code_writer import CodeWriter
 from yarrow.container.codegen.user_calls import generate_call
-from yarrow.container.operators.columnar_pattern.column_conditions import Truths
 from yarrow.container.operators.columnar_pattern.pending_batches import Numbers, WaitingColumns, codes_of
-from yarrow.container.operators.columnar_pattern.relevant_rows import BEGINS, GOES_ON, Flags
+from yarrow.container.operators.columnar_pattern.relevant_rows import BEGINS, GOES_ON, Flags, bits_of
 from yarrow.container.state.value_table import MISSING, ValueTable
 from yarrow.runtime.data.batch_key import BatchKey
 from yarrow.runtime.data.column_rows import rows_of_batch
@@ -47,7 +46,7 @@ class Live(Collection[Any]):
         return self._matches.read(key) is not MISSING if whole is None else key in whole
 
 
-#: With so many conditions their results are a number of 64 bits.
+#: Most conditions whose results fit into a signed number of 64 bits.
 MOST_CONDITIONS: Final = 62
 
 
@@ -67,7 +66,7 @@ class DueRows:
         self._rows: list[tuple[int, Any, Row, int]] = []
 
     def begin(self, batch: WaitingColumns) -> None:
-        """Takes rows, where no other is left, and makes objects of those that may matter."""
+        """Takes the next rows, and makes objects of those that may matter. No row of the last batch may be left."""
         codes, keys = codes_of(self._key, batch.records)
         live = self._live
         places = _places_that_matter(batch, codes, np.array([key in live for key in keys], np.bool_))
@@ -75,7 +74,7 @@ class DueRows:
         made = self._rows_of(rows_of_batch(batch.records, pa.array(places)))
         self._times = batch.times[places].tolist()
         keyed = [keys[code] for code in codes[places].tolist()]
-        results = _numbers_of(batch.truths[places]).tolist()
+        results = bits_of(batch.truths[places], np.int64).tolist()
         self._rows = list(zip(self._times, keyed, made, results, strict=True))
 
     @property
@@ -111,14 +110,6 @@ def _places_that_matter(rows: WaitingColumns, codes: Numbers, live: Flags) -> Nu
     matters = marks[:, GOES_ON] & (np.arange(len(codes)) > first[codes])
     matters |= marks[:, BEGINS]
     return order[matters]
-
-
-def _numbers_of(truths: Truths) -> Numbers:
-    """The results of conditions as a number, the first one as its lowest bit: int64, shape (rows,)."""
-    numbers = np.zeros(len(truths), np.int64)
-    for number in range(truths.shape[1]):
-        numbers |= truths[:, number].astype(np.int64) << number
-    return numbers
 
 
 class RowsWithResults:

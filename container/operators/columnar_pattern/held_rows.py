@@ -112,7 +112,9 @@ class HeldRows:
         begun = np.array([possible > 0 or run for possible, run in zip(states, runs, strict=True)], np.bool_)
         places = places_that_matter(rows, codes, begun)
         codes = codes[places]
-        changes = self._looked_at(codes.tolist(), bits_of(rows.truths[places]).tolist(), states, runs)
+        changes = self._looked_at(
+            codes.tolist(), bits_of(rows.truths[places], np.uint8).tolist(), states, runs
+        )
         leaving = np.array(runs, np.bool_)[codes]
         stays = ~leaving & changes
         kept = rows.at(places[stays])

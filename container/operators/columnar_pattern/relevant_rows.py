@@ -7,7 +7,7 @@ either result, so each test has two bounds. A row that lies between is relevant.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,8 @@ from yarrow.cep.pattern_table import Edge, EdgeAction, PatternTable, RecordTest,
 from yarrow.cep.record_moves import stays
 from yarrow.container.operators.columnar_pattern.column_conditions import Truths
 from yarrow.container.operators.columnar_pattern.possible_states import PossibleStates
+
+Integer = TypeVar("Integer", bound=np.integer[Any])
 
 #: Some of the rows: bool, shape (rows,).
 Flags = npt.NDArray[np.bool_]
@@ -73,14 +75,14 @@ class RelevantRows:
 
     def of(self, truths: Truths) -> Marks:
         """What each row may do: bool, shape (rows, 2); see Marks."""
-        return self._marks(truths) if self._known is None else self._known[bits_of(truths)]
+        return self._marks(truths) if self._known is None else self._known[bits_of(truths, np.uint8)]
 
     def that_matter(self, truths: Truths) -> Flags:
         """The rows that may begin a match or change one: bool, shape (rows,)."""
         if self._known is None:
             marks = self._marks(truths)
             return marks[:, BEGINS] | marks[:, GOES_ON]
-        return (self._known[:, BEGINS] | self._known[:, GOES_ON])[bits_of(truths)]
+        return (self._known[:, BEGINS] | self._known[:, GOES_ON])[bits_of(truths, np.uint8)]
 
     def possible_states(self) -> PossibleStates | None:
         """What the results of rows tell of a key's partial matches; None if there are many conditions."""
@@ -103,11 +105,14 @@ def _all_results(conditions: int) -> Truths:
     return found
 
 
-def bits_of(truths: Truths) -> npt.NDArray[np.uint8]:
-    """The results of up to eight conditions as a number, the first one as its lowest bit: uint8, shape (rows,)."""
-    bits = np.zeros(len(truths), np.uint8)
+def bits_of(truths: Truths, dtype: type[Integer]) -> npt.NDArray[Integer]:
+    """The results of conditions as a number, the first one as its lowest bit: `dtype`, shape (rows,).
+
+    `dtype` must have a bit for each condition.
+    """
+    bits = np.zeros(len(truths), dtype)
     for number in range(truths.shape[1]):
-        bits |= truths[:, number].view(np.uint8) << number
+        bits |= truths[:, number].astype(dtype) << dtype(number)
     return bits
 
 

@@ -12,15 +12,18 @@ from yarrow.container.codegen.code_writer import CodeWriter, CompiledCode
 from yarrow.container.codegen.user_calls import generate_call
 
 
-def merging_loop(merge: Callable[[Any, Any], Any], *, inlines: bool) -> CompiledCode:
+def merging_loop(
+    merge: Callable[[Any, Any], Any], check_none: Callable[[], None], *, inlines: bool
+) -> CompiledCode:
     """A function of stacks whose borders lie behind the start of the window; it changes nothing.
 
     Its arguments are keys, stacks, the start of the window, the length of a slice and three functions. The first one
     gives the value of a key that no window has read, the others the `get` of a slice. It returns the stacks behind the
-    window, what the window is for each key, and whether it is nothing for some. `inlines`: a small `merge` is written
-    into it.
+    window, what the window is for each key, and whether it is nothing for some. It calls `check_none` if `merge`
+    returns None. `inlines`: a small `merge` is written into it.
     """
     code = CodeWriter(inlines=inlines)
+    check = code.bind("check_none", check_none)
     code.line("left, values, some_empty = [], [], False")
     code.line("add_left, add_value = left.append, values.append")
     with code.block("for key, (front, border, back) in zip(keys, stacks):"):
@@ -30,6 +33,8 @@ def merging_loop(merge: Callable[[Any, Any], Any], *, inlines: bool) -> Compiled
                 code.line("back = value")
             with code.block("else:"):
                 generate_call(code, "merge", merge, ["back", "value"], "back")
+                with code.block("if back is None:"):
+                    code.line(f"{check}()")
         with code.block("if front < start:"):
             code.line("front = start")
         code.line("value = back")
@@ -40,6 +45,8 @@ def merging_loop(merge: Callable[[Any, Any], Any], *, inlines: bool) -> Compiled
                     code.line("value = first")
                 with code.block("else:"):
                     generate_call(code, "merge", merge, ["first", "back"], "value")
+                    with code.block("if value is None:"):
+                        code.line(f"{check}()")
                 code.line("break")
             code.line("front += step")
         with code.block("if value is None:"):

@@ -53,7 +53,9 @@ class SliceStacks:
         self._own = own
         self._merge = contents.merge_function if own is None else _Owning(contents.merge_function, own).merge
         #: Merges many keys at once, where no value can change.
-        self._loop = merging_loop(self._merge, inlines=inlines) if own is None else None
+        self._loop: CompiledCode | None = None
+        if own is None:
+            self._loop = merging_loop(self._merge, contents.check_merged_to_none, inlines=inlines)
         #: The key whose merge has failed.
         self.failed: Any = None
         self._window = TimeWindow(0, 0)
@@ -125,6 +127,7 @@ class SliceStacks:
         """The same for any keys, one after the other."""
         start, step = self._window.start, self._layout.step
         own, merge, slices = self._own, self._merge, self._slices
+        check_none = self._contents.check_merged_to_none
         if self._unread == start:
             # Nothing that was read before belongs to the window.
             stacks = [(start, start, None)] * len(keys)
@@ -144,7 +147,12 @@ class SliceStacks:
                     if value is not None:
                         if own is not None:
                             value = own(value)
-                        back = value if back is None else merge(back, value)
+                        if back is None:
+                            back = value
+                        else:
+                            back = merge(back, value)
+                            if back is None:
+                                check_none()
                 if front < start:
                     front = start
                 value = back
@@ -155,6 +163,8 @@ class SliceStacks:
                         value = first
                         if back is not None:
                             value = merge(first if own is None else own(first), back)
+                            if value is None:
+                                check_none()
                         break
                     front += step
                 if value is not None:
@@ -189,6 +199,8 @@ class SliceStacks:
                     behind = merged[at]
                     if behind is not None:
                         value = merge(value, behind)
+                        if value is None:
+                            self._contents.check_merged_to_none()
                         if whole is not None and value is not None:
                             whole[key] = value
                         else:

@@ -409,7 +409,10 @@ class SessionWindows(WindowingBase):
         self.context.state.current_key = NO_KEY
 
     def _fire_due(self, deadline: float) -> Results:
-        """The same, one after the other: a function may go on with a result once its taker has come back."""
+        """The same results one at a time.
+
+        A window function goes on only when the task has taken its last result.
+        """
         if self.emits_lists:
             for results, times in self._fire_in_lists(deadline):
                 yield from zip(results, times, strict=True)
@@ -434,7 +437,7 @@ class SessionWindows(WindowingBase):
 
 
 def _first_of_several(sessions: Sessions, watermark: int) -> Session:
-    """The first session of a key; one that has no timer, if the watermark has come to the second one too."""
+    """The first session of a key, or _NO_SESSION if the watermark has reached the start of the second session."""
     before, first, behind = sessions[WIDTH:]
     second = before[first + 1] if first + 1 < behind else sessions
     return before[first] if second[0] > watermark else _NO_SESSION

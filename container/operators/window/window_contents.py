@@ -76,11 +76,15 @@ def merged_accumulator(function: Aggregation[Any, Any, Any], one: Any, other: An
     """One accumulator of two. Raises InvalidProgramError for a `merge` that returns None: it would lose both."""
     both = function.merge(one, other)
     if both is None:
-        raise InvalidProgramError(
-            f"merge of {type(function).__name__} returned None: windows have become one, so that `merge` must return"
-            " an accumulator of the records of both"
-        )
+        raise _lost_accumulators(function)
     return both
+
+
+def _lost_accumulators(function: Aggregation[Any, Any, Any]) -> InvalidProgramError:
+    return InvalidProgramError(
+        f"merge of {type(function).__name__} returned None: it must return an accumulator of the records of both"
+        " accumulators"
+    )
 
 
 def contents_type(kept: TypeInformation | None, *, rows: bool) -> TypeInformation:
@@ -149,8 +153,16 @@ class WindowContents(ABC, Generic[W]):
 
     @property
     def merge_function(self) -> Callable[[Any, Any], Any]:
-        """The function that makes one content of two: `merged` with fewer calls, where there is one."""
+        """The function that makes one content of two: `merged` with fewer calls, where there is one.
+
+        If it returns None, the caller calls `check_merged_to_none`.
+        """
         return self.merged
+
+    def check_merged_to_none(self) -> None:
+        """Raises InvalidProgramError if `merge_function` must not return None."""
+        # As in every state, a row reduced to None is no content.
+        return None
 
     @abstractmethod
     def merged(self, content: Any, other: Any) -> Any:
@@ -225,6 +237,9 @@ class AggregatedWindows(WindowContents[W], Generic[W]):
     def merge_function(self) -> Callable[[Any, Any], Any]:
         return self._function.merge
 
+    def check_merged_to_none(self) -> None:
+        raise _lost_accumulators(self._function)
+
     def shown(self, content: Any) -> list[Any]:
         return [self._function.get_result(content)]
 
@@ -253,6 +268,9 @@ class PartialContents(WindowContents[W], Generic[W]):
     @property
     def merge_function(self) -> Callable[[Any, Any], Any]:
         return self._whole.merge_function
+
+    def check_merged_to_none(self) -> None:
+        self._whole.check_merged_to_none()
 
     def merged(self, content: Any, other: Any) -> Any:
         return self._whole.merged(content, other)

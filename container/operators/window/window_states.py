@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any, Protocol, TypeVar, cast
 
 from yarrow.common.typeinfo import TypeInformation, Types
+from yarrow.container.operators.window.window_contents import merged_accumulator
 from yarrow.container.operators.window.window_values import WindowValues
 from yarrow.container.state.backend import KeyedStateBackend
 from yarrow.container.state.errors import StateConflictError
@@ -266,7 +268,10 @@ class WindowStates(KeyedStateStore):
         return self._handle(
             state_descriptor,
             lambda: AggregateOfWindow(
-                self._cell(state_descriptor, state_descriptor.type_info, function.merge), function
+                self._cell(
+                    state_descriptor, state_descriptor.type_info, partial(merged_accumulator, function)
+                ),
+                function,
             ),
         )
 

@@ -3,10 +3,10 @@
 Owner: the task thread changes them, and the snapshot thread may write them meanwhile. The stored form is that of a list
 of tuples, so that tools read it as such. Must not know what the tuples mean.
 
-A list of one tuple is that tuple. A longer one is the fields of its last tuple, and then three more. They are a Python
-list of tuples, and from where to where the others of its tuples stand there. The Python list only grows, so whoever
-holds an older value sees nothing of what was appended. So a tuple is appended, and the first one removed, in few steps,
-whatever the length.
+A list of one tuple is that tuple. A longer one is the fields of its last tuple, and then three more. These are a
+Python list, and the places in it where the other tuples start and end. The Python list only grows, so whoever holds an
+older value sees nothing of what was appended. So a tuple is appended, and the first one removed, in few steps, whatever
+the length.
 """
 
 from __future__ import annotations

@@ -21,6 +21,7 @@ from yarrow.datastream.functions import (
     WindowFunction,
 )
 from yarrow.datastream.state import (
+    AggregatingStateDescriptor,
     ListStateDescriptor,
     ReducingStateDescriptor,
     StateTtlConfig,
@@ -723,6 +724,38 @@ def test_the_state_of_a_trigger_merges(run: Any) -> None:
     assert harness.output == [("a", (0, 13), [1, 2, 3])]
     harness.watermark(12)
     assert is_empty(harness)
+
+
+class Totalled(Collected):
+    """Keeps an aggregate whose `merge` has forgotten to return the accumulator."""
+
+    class Lost(AggregateFunction[int, list[int], int]):
+        def create_accumulator(self) -> list[int]:
+            return []
+
+        def add(self, value: int, accumulator: list[int]) -> list[int]:
+            return [*accumulator, value]
+
+        def get_result(self, accumulator: list[int]) -> int:
+            return sum(accumulator)
+
+        def merge(self, acc_a: Any, acc_b: Any) -> Any:
+            acc_a.extend(acc_b)
+
+    def __init__(self) -> None:
+        self.numbers: Any = AggregatingStateDescriptor("numbers", self.Lost(), Types.PICKLED_BYTE_ARRAY())
+
+    def on_element(self, element: Any, timestamp: int, window: Any, ctx: Any) -> TriggerResult:
+        ctx.get_partitioned_state(self.numbers).add(element[1])
+        return TriggerResult.CONTINUE
+
+
+def test_a_merge_of_a_triggers_state_that_returns_nothing_fails(run: Any) -> None:
+    sessions = EventTimeSessionWindows.with_gap(millis(5))
+    harness = run(lambda s: keyed(s).window(sessions).trigger(Totalled()).process(Shown()))
+    harness.push(("a", 1), ("a", 2), timestamps=[0, 8])
+    with pytest.raises(FragmentFailedError, match="merge of Lost returned None"):
+        harness.push(("a", 3), timestamps=[4])
 
 
 class Shrinking(EventTimeSessionWindows):

@@ -223,6 +223,55 @@ def test_errors_of_merges_name_window_and_key(run: Any) -> None:
     assert "ZeroDivisionError" in text
 
 
+@pytest.mark.parametrize("assigner", [SLIDING, SlidingEventTimeWindows(15, 5, 0), CUMULATIVE])
+def test_a_merge_that_returns_nothing_fails(run: Any, assigner: Any) -> None:
+    class Lost(Numbers):
+        def merge(self, acc_a: Any, acc_b: Any) -> Any:
+            return acc_a.extend(acc_b)
+
+    harness = run(lambda s: cut(s, assigner).aggregate(Lost()))
+    assert type(operator_of(harness)) is WindowsOfSlices
+    harness.push(("a", 1), ("a", 2), ("b", 1), timestamps=[1, 6, 1])
+    with pytest.raises(FragmentFailedError) as caught:
+        harness.watermark(14)
+    text = str(caught.value)
+    assert "timer at 9 (window TimeWindow(start=" in text and ", end=10) of the key 'a')" in text
+    assert "merge of Lost returned None" in text
+
+
+@pytest.mark.parametrize("inlines", ["true", "false"])
+def test_a_merge_that_returns_nothing_in_the_loop_names_window_and_key(inlines: str) -> None:
+    class Forgetful(Texts):
+        def merge(self, acc_a: str, acc_b: str) -> Any:
+            return None if "99 " in acc_a + acc_b else acc_a + acc_b
+
+    def fragment(stream: DataStream) -> DataStream:
+        assigner = SlidingEventTimeWindows(15, 5, 0)
+        sums: DataStream = cut(stream, assigner).aggregate(Forgetful(), accumulator_type=Types.STRING())
+        return sums
+
+    for numbers in ([1, 2, 3, 99], [1, 2, 3, 4, 99]):
+        with OperatorHarness(fragment, configuration={"pipeline.inline-functions": inlines}) as harness:
+            for place, number in enumerate(numbers):
+                harness.push(("a", 5), ("b", number), ("c", 5), timestamps=[1 + 5 * place] * 3)
+            end = 5 * len(numbers)
+            harness.watermark(end - 5)
+            loop = operator_of(harness)._stacks._loop
+            assert ("merge_" in loop.source) is (inlines == "false")
+            with pytest.raises(FragmentFailedError) as caught:
+                harness.watermark(end)
+        text = str(caught.value)
+        assert f"(window TimeWindow(start={end - 15}, end={end}) of the key 'b')" in text
+        assert "merge of Forgetful returned None" in text
+
+
+def test_rows_reduced_to_none_are_no_content(run: Any) -> None:
+    harness = run(lambda s: cut(s).reduce(lambda first, second: None))
+    harness.push(("a", 1), ("a", 2), ("b", 1), timestamps=[1, 6, 6])
+    harness.watermark(9)
+    assert harness.output == [("a", 1), ("b", 1)]
+
+
 @pytest.mark.parametrize("watermark", [0, 9], ids=["in time", "behind a window"])
 def test_errors_of_rows_name_record_window_and_key(run: Any, watermark: int) -> None:
     harness = run(lambda s: cut(s).aggregate(Sum()))
