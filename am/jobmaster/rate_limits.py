@@ -92,6 +92,23 @@ def limited_operators(job: JobGraph) -> Iterator[tuple[JobVertex, OperatorDescri
                 yield vertex, operator
 
 
+def operator_rate(
+    vertex: JobVertex, operator: OperatorDescriptor, subtasks: int, sharing_subtasks: int
+) -> OperatorRate:
+    """What people see of the limit of one source or sink, which so many of its living subtasks share."""
+    return OperatorRate(
+        operator_id=operator.id,
+        vertex_id=vertex.id,
+        name=operator.name,
+        uid=operator.uid or "",
+        is_source=operator.spec.is_source,
+        counts_bytes=operator.spec.counts_bytes,
+        limit=operator.spec.rate_limit,
+        subtasks=subtasks,
+        sharing_subtasks=sharing_subtasks,
+    )
+
+
 class RateLimits:
     """The rate limits of one job."""
 
@@ -119,21 +136,8 @@ class RateLimits:
             live = [execution.attempt_id for execution in self._live(vertex)]
             divided = shares(operator.spec.rate_limit, live, self._idle.get(operator.id, ()))
             nothing = operator.spec.rate_limit.share_of(0)
-            found.append(
-                OperatorRate(
-                    operator_id=operator.id,
-                    vertex_id=vertex.id,
-                    name=operator.name,
-                    uid=operator.uid or "",
-                    is_source=operator.spec.is_source,
-                    counts_bytes=operator.spec.counts_bytes,
-                    limit=operator.spec.rate_limit,
-                    subtasks=len(live),
-                    sharing_subtasks=sum(
-                        share != nothing or not share.limits_something for share in divided.values()
-                    ),
-                )
-            )
+            sharing = sum(share != nothing or not share.limits_something for share in divided.values())
+            found.append(operator_rate(vertex, operator, len(live), sharing))
         return RateLimitDetails(job_id=self._graph.job.job_id, operators=tuple(found))
 
     async def change(self, limits: Mapping[OperatorID, RateLimit]) -> None:

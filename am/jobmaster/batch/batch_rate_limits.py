@@ -11,13 +11,18 @@ from collections.abc import Mapping
 from yarrow.am.execution.execution_graph import ExecutionGraph
 from yarrow.am.jobmaster.batch.spark_driver_link import SparkDriverLink
 from yarrow.am.jobmaster.encoded_graphs import EncodedGraphs
-from yarrow.am.jobmaster.rate_limits import RateLimitRefusedError, limited_job, limited_operators
+from yarrow.am.jobmaster.rate_limits import (
+    RateLimitRefusedError,
+    limited_job,
+    limited_operators,
+    operator_rate,
+)
 from yarrow.common.values.rate_limit import RateLimit
 from yarrow.runtime.common.ids import OperatorID
 from yarrow.runtime.config.options import batch
 from yarrow.runtime.graph.batch.batch_sql import decisions
 from yarrow.runtime.graph.states import ExecutionState
-from yarrow.runtime.rpc.messages import OperatorRate, RateLimitDetails
+from yarrow.runtime.rpc.messages import RateLimitDetails
 
 
 class BatchRateLimits:
@@ -33,19 +38,8 @@ class BatchRateLimits:
         found = []
         for vertex, operator in limited_operators(self._graph.job):
             states = [execution.state for execution in self._graph.vertices[vertex.id].executions]
-            found.append(
-                OperatorRate(
-                    operator_id=operator.id,
-                    vertex_id=vertex.id,
-                    name=operator.name,
-                    uid=operator.uid or "",
-                    is_source=operator.spec.is_source,
-                    counts_bytes=operator.spec.counts_bytes,
-                    limit=operator.spec.rate_limit,
-                    subtasks=sum(not state.is_terminal for state in states),
-                    sharing_subtasks=states.count(ExecutionState.RUNNING),
-                )
-            )
+            living = sum(not state.is_terminal for state in states)
+            found.append(operator_rate(vertex, operator, living, states.count(ExecutionState.RUNNING)))
         return RateLimitDetails(job_id=self._graph.job.job_id, operators=tuple(found))
 
     async def change(self, limits: Mapping[OperatorID, RateLimit]) -> None:

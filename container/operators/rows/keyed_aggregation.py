@@ -164,6 +164,16 @@ class TableVariables(NamedTuple):
         """New variables."""
         return cls(*map(code.fresh, ("l", "s", "n", "b", "m")))
 
+    @classmethod
+    def bound(cls, code: CodeWriter, values: ValueTable) -> TableVariables:
+        """The variables of one table, which the function sets at its start."""
+        live, miss = code.bind("live", values.live), code.bind("miss", values.miss)
+        table = cls(live, code.fresh("s"), code.fresh("n"), code.fresh("b"), miss)
+        code.at_start(f"{table.entries} = {live}[0]")
+        code.at_start(f"{table.shards} = len({live})")
+        code.at_start(f"{table.sharded} = {table.shards} > 1")
+        return table
+
 
 def generate_keyed_update(
     code: CodeWriter,
@@ -175,11 +185,7 @@ def generate_keyed_update(
     fixed: Callable[[str], str],
 ) -> str:
     """Generates read - update - write in a value table; returns the variable of the new value. See ValueTable."""
-    live, miss = code.bind("live", values.live), code.bind("miss", values.miss)
-    table = TableVariables(live, code.fresh("s"), code.fresh("n"), code.fresh("b"), miss)
-    code.at_start(f"{table.entries} = {live}[0]")
-    code.at_start(f"{table.shards} = len({live})")
-    code.at_start(f"{table.sharded} = {table.shards} > 1")
+    table = TableVariables.bound(code, values)
     result = generate_new_value(code, table, key, first=first, update=update)
     code.line(f"{table.entries}[{key}] = {fixed(result)}")
     return result

@@ -63,13 +63,7 @@ def generate_look(
 
     Returns the variables of the table. The row must write `entries` at the key, or remove the key.
     """
-    live = code.bind("live", values.live)
-    table = TableVariables(
-        live, code.fresh("s"), code.fresh("n"), code.fresh("b"), code.bind("miss", values.miss)
-    )
-    code.at_start(f"{table.entries} = {live}[0]")
-    code.at_start(f"{table.shards} = len({live})")
-    code.at_start(f"{table.sharded} = {table.shards} > 1")
+    table = TableVariables.bound(code, values)
     generate_new_value(code, table, key, first=lambda _: first(), update=found)
     return table
 
@@ -79,17 +73,8 @@ def generate_found(code: CodeWriter, values: ValueTable, key: str, missing: str)
 
     Returns the variables of its value, `missing` if it has none, and of the dict where the row must write at the key.
     """
-    live, entries, shards, sharded = (
-        code.bind("live", values.live),
-        code.fresh("s"),
-        code.fresh("n"),
-        code.fresh("b"),
-    )
-    table = TableVariables(live, entries, shards, sharded, code.bind("miss", values.miss))
+    table = TableVariables.bound(code, values)
     is_whole, found = code.fresh("w"), code.fresh("p")
-    code.at_start(f"{table.entries} = {table.live}[0]")
-    code.at_start(f"{table.shards} = len({table.live})")
-    code.at_start(f"{table.sharded} = {table.shards} > 1")
     code.at_start(f"{is_whole} = {code.bind('table', values)}.whole is not None")
     with code.block("try:"):
         generate_entries(code, table, key)
