@@ -115,6 +115,9 @@ def _returns_a_value(function: Any) -> bool:
     for instruction in dis.get_instructions(code):
         if instruction.opname in ("RETURN_VALUE", "RETURN_CONST"):
             constant = instruction if instruction.opname == "RETURN_CONST" else before
+            if instruction.is_jump_target and constant is before:
+                # Code that jumps there brings a value of its own, as in `a if b else None`.
+                return True
             is_none = constant is not None and constant.opname.endswith("_CONST") and constant.argval is None
             if not is_none:
                 return True

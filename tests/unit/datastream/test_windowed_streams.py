@@ -139,6 +139,9 @@ def test_the_plan_says_which_option_takes_the_general_way() -> None:
         "Window(SlidingEventTimeWindows, EventTimeTrigger, aggregate), key by key because merge of WithoutMerge"
         " returns nothing"
     )
+    assert described(sliding.aggregate(MayMerge())) == (
+        "Window(SlidingEventTimeWindows, EventTimeTrigger, aggregate)"
+    )
     assert described(sliding.trigger(CountTrigger.of(2)).reduce(add)) == (
         "Window(SlidingEventTimeWindows, CountTrigger, reduce), key by key because of its trigger CountTrigger"
     )
@@ -196,6 +199,11 @@ class WithoutMerge(Counts):
         if acc_a is acc_b:
             return None  # type: ignore[return-value]
         raise NotImplementedError
+
+
+class MayMerge(Counts):
+    def merge(self, acc_a: Any, acc_b: Any) -> Any:
+        return acc_a + acc_b if acc_b else None
 
 
 def test_windows_of_a_whole_stream_have_one_subtask() -> None:
