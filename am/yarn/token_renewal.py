@@ -71,7 +71,7 @@ def first_span(spans: Sequence[TokenSpan], ratio: float) -> TokenSpan | None:
 
 @dataclass(frozen=True, slots=True)
 class RenewalSettings:
-    """What a renewal needs to know."""
+    """The settings of a renewal of delegation tokens."""
 
     #: URLs without a path.
     file_systems: tuple[str, ...]

@@ -50,8 +50,7 @@ class StampsOfReader(Stamps):
     """
 
     def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
-        reader, place = value // self._share, value % self._share
-        return int(place * PARALLELISM * 1000 // self._rate - value * 7919 % DISORDER_MS + reader)
+        return super().extract_timestamp(value, record_timestamp) + int(value // self._share)
 
 
 class Count(AggregateFunction[Any, int, int]):

@@ -66,7 +66,7 @@ def test_names_given_for_a_path_are_defined_there(document: Path) -> None:
 
 @pytest.fixture(scope="module")
 def engine_names() -> set[str]:
-    """What the engine defines in the files of those classes that documents name."""
+    """Return the names that the engine defines in files with a class which documents name."""
     texts = (document.read_text(encoding="utf-8") for document in DOCUMENTS)
     owners = sorted({owner for text in texts for owner, _ in METHOD.findall(text)})
     has_owner = re.compile(rf"^\s*class ({'|'.join(owners)})\b", re.MULTILINE)

@@ -1,4 +1,4 @@
-"""What the tests of the last run took, by parts of the product: `scripts/test --times` prints it.
+"""Sums the times of the last run's tests by parts of the product: `scripts/test --times` prints the sums.
 
 scripts/test leaves a record of each run of pytest in build/times, in JUnit's form. Several processes run tests side by
 side. So a part of the product takes a share of a run's time, as large as that of its tests in the seconds of all tests.
@@ -115,7 +115,7 @@ def _file(dotted: str) -> str:
 
 
 def by_part(runs: Iterable[Run]) -> dict[str, Taken]:
-    """What the tests of each part took; parts without tests are there too."""
+    """Return the times of the tests of each part; parts without tests are there too."""
     taken = {part.name: Taken(0, 0.0, 0.0) for part in PARTS}
     for run in runs:
         together = sum(test.seconds for test in run.tests) or 1.0

@@ -6,7 +6,7 @@ their order, each of them only if the former ones leave the result open.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from yarrow.cep.conditions import SimpleCondition, call_of
@@ -17,14 +17,23 @@ from yarrow.container.codegen.user_calls import generate_call, generate_conditio
 
 def generate_result(code: CodeWriter, parts: Sequence[ConditionPart], record: str, result: str) -> None:
     """Generates code that gives the variable `result` what the conditions of a test say of a record."""
-    for at, part in enumerate(parts):
-        assert isinstance(part.condition, SimpleCondition)
-        call = call_of(part.condition)
-        if not at:
-            generate_call(code, "condition", call, [record], result)
-            continue
+    generate_joined(code, parts, result, lambda part: generate_part(code, part, record, result))
+
+
+def generate_part(code: CodeWriter, part: ConditionPart, record: str, result: str) -> None:
+    """Generates code that gives the variable `result` what one condition says of a record."""
+    assert isinstance(part.condition, SimpleCondition)
+    generate_call(code, "condition", call_of(part.condition), [record], result)
+
+
+def generate_joined(
+    code: CodeWriter, parts: Sequence[ConditionPart], result: str, generate: Callable[[ConditionPart], None]
+) -> None:
+    """Generates the conditions of a test in their order; `generate` writes one, which sets the variable `result`."""
+    generate(parts[0])
+    for part in parts[1:]:
         with code.block(f"if {'not ' if part.joined_by_or else ''}{result}:"):
-            generate_call(code, "condition", call, [record], result)
+            generate(part)
 
 
 @contextmanager

@@ -9,17 +9,17 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 
-from yarrow.cep.conditions import ColumnCondition, SimpleCondition, call_of
+from yarrow.cep.conditions import ColumnCondition
 from yarrow.cep.pattern import ConditionPart
 from yarrow.common.types import Row
 from yarrow.container.codegen.code_writer import CodeWriter
-from yarrow.container.codegen.user_calls import generate_call
+from yarrow.container.operators.cep.condition_code import generate_joined, generate_part
 from yarrow.container.operators.columnar_pattern.pending_batches import Numbers, WaitingColumns, codes_of
 from yarrow.container.operators.columnar_pattern.relevant_rows import BEGINS, GOES_ON, Flags, bits_of
 from yarrow.container.state.value_table import MISSING, ValueTable
@@ -134,11 +134,7 @@ class RowsWithResults:
                 yield
             return
         result = code.fresh("r")
-        for at, part in enumerate(parts):
-            with ExitStack() as inside:
-                if at:
-                    inside.enter_context(code.block(f"if {'not ' if part.joined_by_or else ''}{result}:"))
-                self._generate_result(code, part, result)
+        generate_joined(code, parts, result, lambda part: self._generate_result(code, part, result))
         with code.block(f"if {result}:"):
             yield
 
@@ -147,5 +143,4 @@ class RowsWithResults:
         if bit is not None:
             code.line(f"{result} = results & {bit}")
             return
-        assert isinstance(part.condition, SimpleCondition)
-        generate_call(code, "condition", call_of(part.condition), ["row"], result)
+        generate_part(code, part, "row", result)

@@ -7,17 +7,16 @@ from __future__ import annotations
 
 from yarrow.container.codegen.code_writer import CodeWriter
 from yarrow.container.operators.event_time_order.keyed_rows_by_time import KeyedRowsByTime
-from yarrow.runtime.data.keys import canonicalize
+from yarrow.container.operators.rows.key_selection import generate_canonical_key
 
 
 def generate_added(code: CodeWriter, rows: KeyedRowsByTime, key: str, time: str, row: str) -> None:
-    """Generates code that adds a row to `rows`; `key` is a variable with a raw key, which becomes canonical."""
+    """Generates code that adds a row to `rows`; `key` is a variable with a raw key."""
     entries, waiting = code.bind("entries", rows.entries), code.fresh("waiting")
-    with code.block(f"if type({key}) is not int and type({key}) is not str:"):
-        code.line(f"{key} = {code.bind_as('canonicalize', canonicalize)}({key})")
+    canonical = generate_canonical_key(code, key)
     with code.block(f"if {time} in {entries}:"):
         code.line(f"{waiting} = {entries}[{time}]")
     with code.block("else:"):
         code.line(f"{waiting} = {code.bind('begin', rows.begin)}({time})")
-    code.line(f"{waiting}.append({key})")
+    code.line(f"{waiting}.append({canonical})")
     code.line(f"{waiting}.append({row})")

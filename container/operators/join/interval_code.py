@@ -11,16 +11,6 @@ from bisect import bisect_left
 
 from yarrow.container.codegen.code_writer import CodeWriter
 from yarrow.container.operators.join.side_rows import SideRows
-from yarrow.runtime.data.keys import canonicalize
-
-
-def generate_canonical_key(code: CodeWriter, key: str) -> str:
-    """Generates code for the canonical form of a key; returns its variable. Whole numbers and str have that form."""
-    canonical = code.fresh("c")
-    code.line(f"{canonical} = {key}")
-    with code.block(f"if not ({key}.__class__ is int or {key}.__class__ is str):"):
-        code.line(f"{canonical} = {code.bind('canonicalize', canonicalize)}({key})")
-    return canonical
 
 
 def generate_partners(

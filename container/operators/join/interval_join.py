@@ -20,7 +20,6 @@ from yarrow.container.operators.join.fine_code import (
 from yarrow.container.operators.join.fine_rows import FineRows
 from yarrow.container.operators.join.interval_code import (
     generate_added,
-    generate_canonical_key,
     generate_partners,
 )
 from yarrow.container.operators.join.keyed_join import KeyedJoiningOperator
@@ -29,6 +28,7 @@ from yarrow.container.operators.join.side_rows import Entry, SideRows, stored_ro
 from yarrow.container.operators.join.side_size import SideSize
 from yarrow.container.operators.join.time_buckets import SideBounds
 from yarrow.container.operators.registry import runs
+from yarrow.container.operators.rows.key_selection import generate_canonical_key
 from yarrow.container.state.heap_keyed_state import NO_KEY
 from yarrow.container.state.window_tables import WindowTables
 from yarrow.datastream.window_types import TimeWindow

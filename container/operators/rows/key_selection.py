@@ -12,6 +12,7 @@ from yarrow.container.codegen.code_writer import CodeWriter
 from yarrow.container.codegen.user_calls import generate_call
 from yarrow.container.state.backend import KeyedStateBackend
 from yarrow.container.state.value_table import KeysAhead
+from yarrow.runtime.data.keys import canonicalize
 
 
 class KeyReader(Protocol):
@@ -54,3 +55,12 @@ def generate_current_key(
     """Generates code that makes the key of a row the current one of the operator's keyed state."""
     key = generate_key(code, selector, value, state if is_head else None)
     code.line(f"{code.bind('state', state)}.current_key = {key}")
+
+
+def generate_canonical_key(code: CodeWriter, key: str) -> str:
+    """Generates code for the canonical form of a key; returns its variable. Whole numbers and str have that form."""
+    canonical = code.fresh("c")
+    code.line(f"{canonical} = {key}")
+    with code.block(f"if not ({key}.__class__ is int or {key}.__class__ is str):"):
+        code.line(f"{canonical} = {code.bind('canonicalize', canonicalize)}({key})")
+    return canonical

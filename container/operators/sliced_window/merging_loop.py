@@ -24,6 +24,12 @@ def merging_loop(
     """
     code = CodeWriter(inlines=inlines)
     check = code.bind("check_none", check_none)
+
+    def generate_merged(earlier: str, later: str, *, into: str) -> None:
+        generate_call(code, "merge", merge, [earlier, later], into)
+        with code.block(f"if {into} is None:"):
+            code.line(f"{check}()")
+
     code.line("left, values, some_empty = [], [], False")
     code.line("add_left, add_value = left.append, values.append")
     with code.block("for key, (front, border, back) in zip(keys, stacks):"):
@@ -32,9 +38,7 @@ def merging_loop(
             with code.block("if back is None:"):
                 code.line("back = value")
             with code.block("else:"):
-                generate_call(code, "merge", merge, ["back", "value"], "back")
-                with code.block("if back is None:"):
-                    code.line(f"{check}()")
+                generate_merged("back", "value", into="back")
         with code.block("if front < start:"):
             code.line("front = start")
         code.line("value = back")
@@ -44,9 +48,7 @@ def merging_loop(
                 with code.block("if back is None:"):
                     code.line("value = first")
                 with code.block("else:"):
-                    generate_call(code, "merge", merge, ["first", "back"], "value")
-                    with code.block("if value is None:"):
-                        code.line(f"{check}()")
+                    generate_merged("first", "back", into="value")
                 code.line("break")
             code.line("front += step")
         with code.block("if value is None:"):

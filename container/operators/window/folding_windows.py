@@ -266,7 +266,7 @@ class FoldingWindows(WindowingBase):
         results: list[Any] = []
         get_result = self._combining.get_result
         try:
-            # What came before a failure stays in the list.
+            # Results from before a failure stay in the list.
             results.extend(map(get_result, values))
         except Exception as error:
             raise self._failure_of_end(window, keys[len(results)], error) from error

@@ -68,26 +68,41 @@ def generate_look(
     return table
 
 
-def generate_found(code: CodeWriter, values: ValueTable, key: str, missing: str) -> tuple[str, str]:
+@contextmanager
+def generate_look_at_new_keys(
+    code: CodeWriter, table: TableVariables, key: str, is_whole: str, found: str
+) -> Iterator[None]:
     """Generates the look at a key where keys are often new: such a key costs no exception, and mostly no call.
+
+    The variable `found` gets the value, which is never None. Lines that are written inside run if the dict at hand
+    lacks the key: `found` may be MISSING there. `is_whole`: an expression, true where the dicts have all values.
+    """
+    with code.block("try:"):
+        generate_entries(code, table, key)
+        code.line(f"{found} = {table.entries}.get({key})")
+    with code.block("except (KeyError, TypeError):"):
+        # `miss` refuses the key.
+        code.line(f"{found} = None")
+    with code.block(f"if {found} is None:"):
+        # Numbers and strings are canonical keys.
+        with code.block(f"if {is_whole} and ({key}.__class__ is int or {key}.__class__ is str):"):
+            code.line(f"{found} = {code.bind_as('MISSING', MISSING)}")
+        with code.block("else:"):
+            code.line(f"{key}, {table.entries}, {found} = {table.miss}({key})")
+        yield
+
+
+def generate_found(code: CodeWriter, values: ValueTable, key: str, missing: str) -> tuple[str, str]:
+    """Generates the look at a key where keys are often new; see `generate_look_at_new_keys`.
 
     Returns the variables of its value, `missing` if it has none, and of the dict where the row must write at the key.
     """
     table = TableVariables.bound(code, values)
     is_whole, found = code.fresh("w"), code.fresh("p")
     code.at_start(f"{is_whole} = {code.bind('table', values)}.whole is not None")
-    with code.block("try:"):
-        generate_entries(code, table, key)
-        code.line(f"{found} = {table.entries}.get({key})")
-    with code.block("except TypeError:"):
-        # `miss` refuses the key.
-        code.line(f"{found} = None")
-    with code.block(f"if {found} is None:"):
-        # Numbers and strings are canonical keys.
-        with code.block(f"if {is_whole} and ({key}.__class__ is int or {key}.__class__ is str):"):
-            code.line(f"{found} = {missing}")
-        with code.block("else:"):
-            code.line(f"{key}, {table.entries}, {found} = {table.miss}({key})")
-            with code.block(f"if {found} is {code.bind_as('MISSING', MISSING)}:"):
-                code.line(f"{found} = {missing}")
+    with (
+        generate_look_at_new_keys(code, table, key, is_whole, found),
+        code.block(f"if {found} is {code.bind_as('MISSING', MISSING)}:"),
+    ):
+        code.line(f"{found} = {missing}")
     return found, table.entries

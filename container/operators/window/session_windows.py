@@ -16,7 +16,7 @@ from yarrow.container.codegen.code_writer import CodeWriter
 from yarrow.container.operators.base import Emit, OperatorContext, declared_type
 from yarrow.container.operators.process.process_function import EVENT_TIMERS
 from yarrow.container.operators.registry import runs
-from yarrow.container.operators.rows.key_selection import generate_key
+from yarrow.container.operators.rows.key_selection import generate_canonical_key, generate_key
 from yarrow.container.operators.window.key_folding import ExplainedCalls, generate_found
 from yarrow.container.operators.window.session_rules import (
     END,
@@ -138,9 +138,8 @@ class SessionWindows(WindowingBase):
             behind = f"{code.bind('appended', appended)}({sessions}, {WIDTH}, {begun})"
             code.line(f"{written} {begun} if {sessions} is {no_session} else {behind}")
             # The table finds a key by a value that is equal to it, such as True for 1. A timer has the canonical key.
-            with code.block(f"if {key}.__class__ is not int and {key}.__class__ is not str:"):
-                code.line(f"{key} = {code.bind_as('canonicalize', canonicalize)}({key})")
-            code.line(f"{code.bind('register', self._timers.event_timers.register)}({due}, {key})")
+            canonical = generate_canonical_key(code, key)
+            code.line(f"{code.bind('register', self._timers.event_timers.register)}({due}, {canonical})")
         with code.block("else:"):
             result, stamp = code.fresh("v"), code.fresh("t")
             take = code.bind("take", self.take)

@@ -18,9 +18,9 @@ from yarrow.container.codegen.user_functions import method_of
 from yarrow.container.operators.base import Emit, OperatorContext, declared_type, input_type_of
 from yarrow.container.operators.rows.keyed_aggregation import (
     TableVariables,
-    generate_entries,
     generate_first_or_update,
 )
+from yarrow.container.operators.window.key_folding import generate_look_at_new_keys
 from yarrow.container.state.value_table import MISSING
 from yarrow.runtime.data.elements import MIN_TIMESTAMP
 from yarrow.runtime.graph.window_spec import PreAggregationOperator, WindowKind, WindowOperator
@@ -209,39 +209,13 @@ def generate_update(
         with explained():
             combination.generate_next(code, target, added)
 
-    result = _generate_new_value(code, table, key, is_whole, first, update)
+    result = code.fresh("v")
+    # A window begins without any key.
+    with generate_look_at_new_keys(code, table, key, is_whole, result):
+        generate_first_or_update(code, result, first=first, update=update)
+    with code.block("else:"):
+        update(result)
     with code.block(f"if {result} is None:"):
         code.line(f"{code.bind('forget', windows.forget)}({key}, {low})")
     with code.block("else:"):
         code.line(f"{table.entries}[{key}] = {combination.generate_kept(code, result)}")
-
-
-def _generate_new_value(
-    code: CodeWriter,
-    table: TableVariables,
-    key: str,
-    is_whole: str,
-    first: Callable[[str], None],
-    update: Callable[[str], None],
-) -> str:
-    """Generates read - update, where keys are often new: a window begins without any. Returns the new value's variable.
-
-    No value is None. A key that its dict does not have costs no exception, and no call if it is new for certain.
-    """
-    missing, result = code.bind_as("MISSING", MISSING), code.fresh("v")
-    with code.block("try:"):
-        generate_entries(code, table, key)
-        code.line(f"{result} = {table.entries}.get({key})")
-    with code.block("except (KeyError, TypeError):"):
-        # `miss` refuses the key.
-        code.line(f"{result} = None")
-    with code.block(f"if {result} is None:"):
-        # Numbers and strings are canonical keys.
-        with code.block(f"if {is_whole} and ({key}.__class__ is int or {key}.__class__ is str):"):
-            code.line(f"{result} = {missing}")
-        with code.block("else:"):
-            code.line(f"{key}, {table.entries}, {result} = {table.miss}({key})")
-        generate_first_or_update(code, result, first=first, update=update)
-    with code.block("else:"):
-        update(result)
-    return result

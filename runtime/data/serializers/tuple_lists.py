@@ -68,7 +68,7 @@ class TupleListTypeInfo(TypeInformation):
 
 
 class TupleListCoder(ColumnCoder):
-    """Such lists, written as ListCoder writes lists."""
+    """The coder of such lists, which writes what ListCoder writes for lists of tuples."""
 
     def __init__(self, width: int, element: ColumnCoder) -> None:
         self._width = width

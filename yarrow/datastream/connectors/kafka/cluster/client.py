@@ -203,7 +203,7 @@ def _made(
     except (KafkaException, ValueError, TypeError) as error:
         text = properties.with_secrets_hidden(_text(error))
         # The client also raises these if the system gives it no thread, or while a certificate is being replaced.
-        # Those pass.
+        # Both pass by themselves.
         is_property = _OF_PROPERTY in text.lower()
         raise (KafkaPropertyRefusedError if is_property else KafkaConnectorError)(
             f"Kafka's client refuses its properties: {text}"

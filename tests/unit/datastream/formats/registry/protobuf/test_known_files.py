@@ -1,6 +1,6 @@
 """Files that schemas import without a reference, compared with the descriptors that others have of them.
 
-Those of Confluent are in its client, and those of Google in the package googleapis-common-protos.
+Confluent's files are in its client, and Google's files are in the package googleapis-common-protos.
 """
 
 from __future__ import annotations
