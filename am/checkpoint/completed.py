@@ -13,6 +13,7 @@ from yarrow.am.checkpoint.shared_state import SharedStateRegistry
 from yarrow.common.execution_modes import ExternalizedCheckpointRetention
 from yarrow.common.job_status import JobStatus
 from yarrow.runtime.data.checkpoint_options import SnapshotKind
+from yarrow.runtime.rpc.messages import FailureCause
 from yarrow.runtime.snapshot.handles import CheckpointMetadata
 
 
@@ -44,9 +45,26 @@ class Dropped(msgspec.Struct, frozen=True):
     shared: tuple[str, ...]
 
 
-def outlives(status: JobStatus, retention: ExternalizedCheckpointRetention) -> bool:
-    """Whether checkpoints are kept after the job has ended with that status."""
-    if not status.is_globally_terminal_state():
+class FinalOutcome(msgspec.Struct, frozen=True):
+    """How a job has ended, as far as its checkpoints depend on it."""
+
+    status: JobStatus
+    #: True = the job failed by an error that no restart could have helped: the user mends the cause and starts again.
+    by_final_error: bool = False
+
+    @staticmethod
+    def of(status: JobStatus, cause: FailureCause | None) -> FinalOutcome:
+        """The outcome of a job with that status, and that cause if it FAILED."""
+        return FinalOutcome(status, status is JobStatus.FAILED and cause is not None and cause.is_final)
+
+
+def outlives(outcome: FinalOutcome, retention: ExternalizedCheckpointRetention) -> bool:
+    """Whether checkpoints are kept after the job has ended.
+
+    A final error keeps them whatever the retention is: without them the user could only begin anew.
+    """
+    status = outcome.status
+    if outcome.by_final_error or not status.is_globally_terminal_state():
         return True
     if retention is ExternalizedCheckpointRetention.RETAIN_ON_CANCELLATION:
         return status is not JobStatus.FINISHED
@@ -116,9 +134,9 @@ class CompletedCheckpointStore:
             dropped.append(self._drop(0, under_way))
         return dropped
 
-    def end(self, status: JobStatus, retention: ExternalizedCheckpointRetention) -> list[Dropped]:
-        """Drops the checkpoints that must not outlive a job that ended with that status."""
-        if outlives(status, retention):
+    def end(self, outcome: FinalOutcome, retention: ExternalizedCheckpointRetention) -> list[Dropped]:
+        """Drops the checkpoints that must not outlive a job that ended so."""
+        if outlives(outcome, retention):
             return []
         dropped = []
         while self._checkpoints:

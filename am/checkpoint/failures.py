@@ -5,9 +5,13 @@ Owner: the JobMaster's loop. Pure; failure_manager.py decides how many failures 
 
 from __future__ import annotations
 
+import msgspec
+
+from yarrow.am.checkpoint.completed import CompletedCheckpoint
 from yarrow.am.checkpoint.pending import PendingCheckpoint
 from yarrow.am.execution.errors import failure_of
 from yarrow.runtime.common.errors import CheckpointFailedError
+from yarrow.runtime.config.options import checkpointing
 from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.rpc.messages import FailureCause
 
@@ -64,3 +68,21 @@ def union_cause(operator: str) -> FailureCause:
 def unavailable_cause(job_name: str, why: str) -> FailureCause:
     """No checkpoint is possible now."""
     return failure_of(CheckpointFailedError, f"job {job_name!r} takes no checkpoint now: {why}")
+
+
+def final_cause(cause: FailureCause, latest: CompletedCheckpoint | None) -> FailureCause:
+    """The cause of a job that failed by a final error, with the place of the checkpoint that stays."""
+    if latest is None:
+        return cause
+    what = "Savepoint" if latest.kind.is_savepoint else f"Checkpoint {latest.checkpoint_id}"
+    if latest.pointer:
+        told = (
+            f"{what} of the job stays at {latest.pointer}. Mend the cause, then start the program again from there:"
+            f" yarrow run -s {latest.pointer}"
+        )
+    else:
+        told = f"{what} of the job was in the master's memory alone, and is lost. Set {checkpointing.DIRECTORY.key}"
+    trace = cause.stacktrace.rstrip() or f"{cause.exception_name}: {cause.message}"
+    return msgspec.structs.replace(
+        cause, message=f"{cause.message}. {told}", stacktrace=f"{trace}\n{told}.\n"
+    )

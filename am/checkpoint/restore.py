@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from yarrow.am.checkpoint.completed import CompletedCheckpoint, outlives
+from yarrow.am.checkpoint.completed import CompletedCheckpoint, FinalOutcome, outlives
 from yarrow.am.checkpoint.pending import absolute
 from yarrow.am.checkpoint.recovery_in_memory import InMemoryCheckpointRecovery
 from yarrow.am.checkpoint.recovery_store import CheckpointPointer, CheckpointRecovery, CheckpointRecoveryStore
@@ -22,7 +22,6 @@ from yarrow.am.checkpoint.settings import CheckpointSettings, StorageKind
 from yarrow.am.checkpoint.targets import checked_path
 from yarrow.am.execution.execution_graph import Execution, ExecutionGraph
 from yarrow.am.execution.restore import RestorePlan, TaskRestore
-from yarrow.common.job_status import JobStatus
 from yarrow.runtime.common.errors import RestoreError, YarrowError
 from yarrow.runtime.common.ids import ExecutionAttemptID, IdFactory, JobID, RandomIdFactory
 from yarrow.runtime.common.paths import join
@@ -119,7 +118,7 @@ def in_memory(job_id: JobID) -> StartingPoint:
 
 
 def remove_checkpoints(
-    job: JobGraph, settings: CheckpointSettings, status: JobStatus, recovery: CheckpointRecovery
+    job: JobGraph, settings: CheckpointSettings, outcome: FinalOutcome, recovery: CheckpointRecovery
 ) -> None:
     """Removes the checkpoints that must not outlive a job whose master died after the job's end. Blocking.
 
@@ -129,7 +128,7 @@ def remove_checkpoints(
     storage = _storage(job.job_id, settings, None, b"")
     store = recovery.of_job(job.job_id)
     pointers = store.completed()
-    if outlives(status, settings.retention):
+    if outlives(outcome, settings.retention):
         remove_unpointed(storage, store, {pointer.checkpoint_id for pointer in pointers})
         return
     for pointer in pointers:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable
 
+from yarrow.am.checkpoint.completed import FinalOutcome
 from yarrow.am.checkpoint.recovery_records import RecordedCheckpointRecovery
 from yarrow.am.dispatcher.finished_jobs import FinishedJob
 from yarrow.am.dispatcher.job_archive import JobArchiver
@@ -20,7 +21,6 @@ from yarrow.am.dispatcher.settings import DispatcherSettings
 from yarrow.am.jobmaster.collecting.collect_buffer import CollectBuffer
 from yarrow.am.jobmaster.running_job import RunningJob
 from yarrow.am.jobmaster.services import JobMasterServices
-from yarrow.common.job_status import JobStatus
 from yarrow.runtime.common.ids import JobID
 from yarrow.runtime.rpc.endpoint import RpcEndpoint
 
@@ -107,14 +107,15 @@ class JobEnds:
     async def _clean_up(self, master: RunningJob) -> None:
         job = master.graph.job
         try:
-            left = master.graph.status if master.checkpoint_api.left_some else None
+            outcome = FinalOutcome.of(master.graph.status, master.graph.failure)
+            left = outcome if master.checkpoint_api.left_some else None
             await self.remove(job.job_id, blobs_of(job), left)
         finally:
             await master.stop()
             self._jobs.ending.discard(master)
 
     async def remove(
-        self, job_id: JobID, blobs: tuple[str, ...], checkpoints_by: JobStatus | None = None
+        self, job_id: JobID, blobs: tuple[str, ...], checkpoints_by: FinalOutcome | None = None
     ) -> None:
         """See JobLeftovers."""
         await self._before_removal(job_id)

@@ -11,6 +11,7 @@ import logging
 
 import msgspec
 
+from yarrow.am.checkpoint.completed import FinalOutcome
 from yarrow.am.checkpoint.recovery_records import RecordedCheckpointRecovery
 from yarrow.am.checkpoint.restore import remove_checkpoints
 from yarrow.am.dispatcher.job_graph_store import JobGraphStore, StoredJobError
@@ -19,7 +20,6 @@ from yarrow.am.dispatcher.records_retry import RecordsRetry, records_backoff
 from yarrow.am.dispatcher.settings import DispatcherSettings
 from yarrow.am.dispatcher.validation import decode_and_validate
 from yarrow.am.jobmaster.services import JobMasterServices
-from yarrow.common.job_status import JobStatus
 from yarrow.runtime.common.errors import YarrowError
 from yarrow.runtime.common.ids import JobID
 from yarrow.runtime.ha.records import LeadershipLostError
@@ -34,9 +34,8 @@ class _Leftover(msgspec.Struct):
     job_id: JobID
     #: Keys of the job's shipped files.
     blobs: tuple[str, ...]
-    #: Final status, if the JobMaster failed to delete the job's checkpoints; None = nothing is left to
-    #: delete.
-    checkpoints_by: JobStatus | None
+    #: How the job ended, if the JobMaster failed to delete its checkpoints; None = nothing is left to delete.
+    checkpoints_by: FinalOutcome | None
     #: The graph, its files and its pointers still have to be removed.
     graph: bool = True
     attempts: int = 0
@@ -69,13 +68,13 @@ class JobLeftovers:
         self._turn = asyncio.Lock()
 
     async def remove(
-        self, job_id: JobID, blobs: tuple[str, ...], checkpoints_by: JobStatus | None = None
+        self, job_id: JobID, blobs: tuple[str, ...], checkpoints_by: FinalOutcome | None = None
     ) -> None:
         """Removes the data of a job whose end is recorded.
 
         Returns after the first attempt; retries follow if it failed.
 
-        `checkpoints_by` is the final status of a job whose master left checkpoints; these go first.
+        `checkpoints_by` is the outcome of a job whose master left checkpoints; these go first.
         """
         leftover = self._left[job_id] = _Leftover(job_id, blobs, checkpoints_by)
         if not await self._has_removed(leftover):
@@ -142,12 +141,12 @@ class JobLeftovers:
         # Checked as late as possible: a new job may ship the same file.
         await run(self._remove_blobs, job_id, self._jobs.unneeded(leftover.blobs, job_id))
 
-    def _remove_checkpoints(self, job_id: JobID, status: JobStatus) -> None:
+    def _remove_checkpoints(self, job_id: JobID, outcome: FinalOutcome) -> None:
         try:
             graph = decode_and_validate(self._store.get(job_id))
         except (KeyError, StoredJobError):
             return  # The graph goes after them.
-        remove_checkpoints(graph, self._settings.job_master(graph).checkpoints, status, self._recovery)
+        remove_checkpoints(graph, self._settings.job_master(graph).checkpoints, outcome, self._recovery)
 
     def _remove_graph(self, job_id: JobID) -> None:
         self._recovery.remove(job_id)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable
 
+from yarrow.am.checkpoint.completed import FinalOutcome
 from yarrow.am.dispatcher.finished_jobs import FinishedJob
 from yarrow.am.dispatcher.job_ends import JobEnds
 from yarrow.am.dispatcher.job_graph_store import JobGraphStore, StoredJobError, StoredResult
@@ -108,7 +109,8 @@ class JobRecovery:
             )
             # Archived, in case the former master had no time for it.
             self._ends.remember(job.ended_before(result))
-            await self._ends.remove(job_id, result.blobs, result.status)
+            outcome = FinalOutcome.of(result.status, result.cause)
+            await self._ends.remove(job_id, result.blobs, outcome)
             return
         if job.job is None:
             graph = decode_and_validate(await self._endpoint.run_blocking(self._store.get, job_id))

@@ -6,14 +6,13 @@ Owner: none. Every message names the thing, says what was expected and what to d
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 
 class YarrowError(Exception):
     """Base of all errors that Yarrow itself raises."""
 
-    #: True = a job that fails by it does not restart, because no attempt can help.
-    is_final: ClassVar[bool] = False
+    #: True = a job that fails by it does not restart, because no attempt can help. Its last checkpoint stays, so that
+    #: the user can start it again. A class sets it, or a single error.
+    is_final: bool = False
 
 
 class InvalidProgramError(YarrowError):

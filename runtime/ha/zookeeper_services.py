@@ -14,9 +14,9 @@ import msgspec
 
 from yarrow.runtime.common.ids import IdFactory, RandomIdFactory
 from yarrow.runtime.config.settings import Settings
-from yarrow.runtime.fs.registry import file_system_for
 from yarrow.runtime.ha.records import LeaderRecords
 from yarrow.runtime.ha.settings import ZooKeeperSettings, storage_directory, zookeeper_settings
+from yarrow.runtime.ha.stored_files import remove_stored_files
 from yarrow.runtime.ha.zookeeper_client import NoNodeError, ZooKeeperClient
 from yarrow.runtime.ha.zookeeper_election import LEADER_FOLDER, ZooKeeperElection, leader_node
 from yarrow.runtime.ha.zookeeper_retrieval import ZooKeeperRetrieval, decode_leader
@@ -97,7 +97,7 @@ class ZooKeeperServices:
 
     def _remove_storage(self) -> None:
         if self.storage_directory:
-            file_system_for(self.storage_directory).delete(self.storage_directory, recursive=True)
+            remove_stored_files(self.storage_directory)
 
 
 def open_services(config: Settings, secret: bytes = b"", *, stores: bool = True) -> ZooKeeperServices:

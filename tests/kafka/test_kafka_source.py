@@ -15,6 +15,7 @@ from tests.support.kafka.credentials import PASSWORD, USER
 from tests.unit.datastream.connectors.harness import SourceHarness, as_stored
 from yarrow.common.serialization import SimpleStringSchema
 from yarrow.common.typeinfo import TypeInformation, Types
+from yarrow.container.protocol.failure import failure_cause
 from yarrow.datastream.connectors.base import SourceRecords
 from yarrow.datastream.connectors.kafka import (
     ConsumerRecord,
@@ -432,8 +433,9 @@ def test_a_topic_that_was_made_again_is_told_by_both_ids(topics: Topics) -> None
     topics.kafka.delete_topic(topic)
     topics.kafka.create_topic(topic)
     topics.write(topic, "c", "d", "e")
-    with pytest.raises(KafkaTopicRemadeError, match=f"topic {topic} was deleted and made again"):
+    with pytest.raises(KafkaTopicRemadeError, match=f"topic {topic} was deleted and made again") as failed:
         harness(builder, state=state).__enter__()
+    assert failure_cause(failed.value).is_final
     assert rows_of(topics.bounded(topic)) == ["c", "d", "e"]
 
 
@@ -468,8 +470,11 @@ def test_an_offset_that_retention_has_removed_fails_with_both(topics: Topics) ->
     topics.write(topic, *numbers(0, 10))
     remove_records(topics.kafka, topic, 6)
     begin = Offsets.offsets({KafkaTopicPartition(topic, 0): 2})
-    with pytest.raises(KafkaOffsetOutOfRangeError, match=f"{topic}-0 has no offset 2,.* it has 6 to 10"):
+    with pytest.raises(
+        KafkaOffsetOutOfRangeError, match=f"{topic}-0 has no offset 2,.* it has 6 to 10"
+    ) as failed:
         rows_of(topics.bounded(topic).set_starting_offsets(begin))
+    assert failure_cause(failed.value).is_final
     asked = topics.bounded(topic, auto_offset_reset="earliest").set_starting_offsets(begin)
     assert rows_of(asked) == numbers(6, 10)
     assert rows_of(topics.bounded(topic)) == numbers(6, 10), "the beginning moves with retention"

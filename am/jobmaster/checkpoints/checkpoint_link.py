@@ -7,12 +7,13 @@ and checkpoint_messages.py finds the receivers of messages.
 from __future__ import annotations
 
 import asyncio
+import posixpath
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
 
-from yarrow.am.checkpoint.completed import CompletedCheckpoint
+from yarrow.am.checkpoint.completed import CompletedCheckpoint, FinalOutcome
 from yarrow.am.checkpoint.coordinator import CheckpointCoordinator
 from yarrow.am.checkpoint.events import (
     Action,
@@ -34,9 +35,10 @@ from yarrow.am.checkpoint.events import (
     TriggerTasks,
     Wake,
 )
+from yarrow.am.checkpoint.failures import final_cause
 from yarrow.am.checkpoint.plan import GraphParticipants
 from yarrow.am.checkpoint.restore import Restorer, StartingPoint
-from yarrow.am.checkpoint.settings import CheckpointSettings
+from yarrow.am.checkpoint.settings import CheckpointSettings, StorageKind
 from yarrow.am.execution.errors import failure_of
 from yarrow.am.execution.execution_graph import Execution, ExecutionGraph
 from yarrow.am.execution.restore import RestorePlan
@@ -175,6 +177,7 @@ class CheckpointLink:
             if not self._over:
                 self._over = True
                 self._storage.job_is_over()
+                self._tell_where_to_go_on()
                 self.handle(JobEndEvent(f"the job is {status.value}"))
             return
         seen = tuple(
@@ -192,6 +195,12 @@ class CheckpointLink:
             if execution.state is ExecutionState.FINISHED
         }
         self.handle(TasksFinished(finished) if finished else Wake())
+
+    def _tell_where_to_go_on(self) -> None:
+        """Adds to a final failure the place of the checkpoint from which the user starts the program again."""
+        failure = self._graph.failure
+        if failure is not None and failure.is_final:
+            self._graph.failure = final_cause(failure, self._coordinator.store.latest)
 
     def _arm(self) -> None:
         due = self._coordinator.next_wake()
@@ -226,13 +235,22 @@ class CheckpointLink:
         """Deletes the checkpoints that must not outlive the ended job, and waits for pending writes and deletions."""
         self.observe()
         self.stop()
-        status, retention = self._graph.status, self._settings.retention
-        for dropped in self._coordinator.store.end(status, retention):
+        failure = self._graph.failure
+        outcome = FinalOutcome.of(self._graph.status, failure)
+        for dropped in self._coordinator.store.end(outcome, self._settings.retention):
             for action in self._coordinator.dropped(dropped):
                 self._do(action)
         while self._work:
             await asyncio.gather(*self._work, return_exceptions=True)
-        await self._storage.clean_up([kept.checkpoint_id for kept in self._coordinator.store.all])
+        kept = self._coordinator.store.all
+        await self._storage.clean_up([each.checkpoint_id for each in kept])
+        if (
+            failure is not None
+            and outcome.by_final_error
+            and self._settings.storage is not StorageKind.CUSTOM
+        ):
+            own = {each.pointer for each in kept if each.pointer and each.owned and not each.claimed}
+            await self._storage.mark_kept({posixpath.dirname(pointer) for pointer in own}, failure.message)
 
     @property
     def left_some(self) -> bool:

@@ -35,6 +35,7 @@ from yarrow.runtime.common.errors import YarrowError
 from yarrow.runtime.common.timers import Timers
 from yarrow.runtime.data.checkpoint_options import CheckpointLocation
 from yarrow.runtime.fs import retries
+from yarrow.runtime.ha.stored_files import mark_kept
 from yarrow.runtime.rpc.messages import FailureCause
 from yarrow.runtime.snapshot.handles import CheckpointMetadata
 from yarrow.runtime.snapshot.metadata import metadata_size
@@ -129,6 +130,14 @@ class CheckpointStorageAccess:
             _log.warning("%s: the files of incomplete checkpoints were not removed: %s", self._name, error)
         if not kept:
             await self._run_blocking(self._storage.clean_up)
+
+    async def mark_kept(self, folders: Collection[str], why: str) -> None:
+        """Notes in these folders of an ended job why its checkpoints stay."""
+        for folder in folders:
+            try:
+                await self._run_blocking(mark_kept, folder, why)
+            except Exception as error:
+                _log.warning("%s: %s does not say that its checkpoints stay: %s", self._name, folder, error)
 
     # The folder.
 

@@ -28,17 +28,21 @@ _SHOWN = 200
 
 
 class CommitFailedError(YarrowError):
-    """A prepared result could not be committed; the job restores the checkpoint that holds it, and tries again."""
+    """A prepared result could not be committed; the job restores the checkpoint that holds it, and tries again.
+
+    It is final if the committer raised CommitRejectedError: each restart would find the same. The checkpoint stays.
+    """
 
     def __init__(
         self, sink_name: str, committable: Any, checkpoint_id: int, tries: int, cause: Exception
     ) -> None:
+        self.is_final = isinstance(cause, CommitRejectedError)
         shown = repr(committable)
         if len(shown) > _SHOWN:
             shown = shown[: _SHOWN - 3] + "..."
         again = (
             "another attempt cannot help"
-            if isinstance(cause, CommitRejectedError)
+            if self.is_final
             else f"tried {tries} times; see {sink.COMMITTER_RETRIES.key}"
         )
         when = (

@@ -30,7 +30,7 @@ class FailureCause(Message, frozen=True, kw_only=True):
     record: str = ""
     #: The finished attempt whose result a task could not read: it runs again. "" = none.
     lost_result: str = ""
-    #: No retry could help the job: it fails at once.
+    #: No retry could help the job: it fails at once, and its last checkpoint stays.
     is_final: bool = False
 
 

@@ -4,7 +4,7 @@ These are nodes in ZooKeeper and folders below high-availability.storageDir.
 
 Owner: the client's thread; blocking. It touches only data under an application's own id: such an id never
 comes again, while a chosen cluster-id may. Data of a failed application stay, because its last checkpoint may
-lie there. Checkpoints that outlive their jobs lie elsewhere and stay.
+lie there. Checkpoints that outlive their jobs stay.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from yarrow.runtime.fs.registry import file_system_for
 from yarrow.runtime.ha.records import RecordsError
 from yarrow.runtime.ha.removal import remove_nodes
 from yarrow.runtime.ha.settings import is_highly_available, storage_directory
+from yarrow.runtime.ha.stored_files import remove_stored_files
 from yarrow.runtime.yarn.gateways import ApplicationNotFoundError, ApplicationReport, YarnError, YarnState
 from yarrow.runtime.yarn.staging_root import hadoop_user
 
@@ -73,8 +74,7 @@ def remove_one(
             nodes(own)
         except RecordsError as error:
             log.warning("%s", error)
-        directory = storage_directory(own)
-        file_system_for(directory).delete(directory, recursive=True)
+        remove_stored_files(storage_directory(own))
         log.debug("removed the data of %s", application_id)
     except ApplicationNotFoundError:
         return

@@ -544,7 +544,10 @@ class RefusedRowError(Exception):
 
 
 class CommitRejectedError(Exception):
-    """A commit that cannot succeed however often it is tried: the job fails at once instead of trying again."""
+    """A commit that cannot succeed however often it is tried.
+
+    The job fails at once and does not restart. Its last checkpoint stays, whatever the retention is.
+    """
 
 
 class Committer(ABC):

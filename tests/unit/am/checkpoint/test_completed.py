@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from tests.unit.runtime.snapshot.test_metadata import METADATA
-from yarrow.am.checkpoint.completed import CompletedCheckpoint, CompletedCheckpointStore, outlives
+from yarrow.am.checkpoint.completed import (
+    CompletedCheckpoint,
+    CompletedCheckpointStore,
+    FinalOutcome,
+    outlives,
+)
+from yarrow.am.checkpoint.failures import final_cause
 from yarrow.am.checkpoint.shared_state import SharedStateRegistry
 from yarrow.common.execution_modes import ExternalizedCheckpointRetention
 from yarrow.common.job_status import JobStatus
 from yarrow.runtime.data.checkpoint_options import SnapshotKind
+from yarrow.runtime.rpc.messages import FailureCause
 
 
 def checkpoint(checkpoint_id: int, *, owned: bool) -> CompletedCheckpoint:
@@ -58,6 +66,33 @@ KEPT = {
 def test_what_outlives_its_job(retention: ExternalizedCheckpointRetention) -> None:
     ends = {status for status in JobStatus if status.is_globally_terminal_state()}
     assert ends == {JobStatus.FINISHED, JobStatus.CANCELED, JobStatus.FAILED}
-    assert {status for status in ends if outlives(status, retention)} == KEPT[retention]
+    assert {status for status in ends if outlives(FinalOutcome(status), retention)} == KEPT[retention]
     # A job that another master goes on with keeps all.
-    assert all(outlives(status, retention) for status in JobStatus if status not in ends)
+    assert all(outlives(FinalOutcome(status), retention) for status in JobStatus if status not in ends)
+
+
+@pytest.mark.parametrize("retention", ExternalizedCheckpointRetention)
+def test_a_job_that_failed_by_a_final_error_keeps_its_checkpoints(
+    retention: ExternalizedCheckpointRetention,
+) -> None:
+    failed = FailureCause(exception_name="Lost", message="rows are lost", stacktrace="", is_final=True)
+    assert outlives(FinalOutcome.of(JobStatus.FAILED, failed), retention)
+    store = CompletedCheckpointStore(1, SharedStateRegistry())
+    store.add(checkpoint(3, owned=True))
+    assert store.end(FinalOutcome.of(JobStatus.FAILED, failed), retention) == [] and store.has(3)
+    again = msgspec.structs.replace(failed, is_final=False)
+    for status, cause in ((JobStatus.FAILED, again), (JobStatus.FAILED, None), (JobStatus.CANCELED, failed)):
+        assert FinalOutcome.of(status, cause) == FinalOutcome(status), "its retention decides"
+
+
+def test_a_final_cause_names_the_checkpoint_that_stays() -> None:
+    failed = FailureCause(exception_name="Lost", message="rows are lost", stacktrace="", is_final=True)
+    assert final_cause(failed, None) == failed
+    kept = msgspec.structs.replace(checkpoint(3, owned=True), pointer="hdfs:///jobs/chk-3")
+    told = final_cause(failed, kept)
+    for text in (told.message, told.stacktrace):
+        assert (
+            "rows are lost" in text and "Checkpoint 3" in text and "yarrow run -s hdfs:///jobs/chk-3" in text
+        )
+    in_memory = final_cause(failed, msgspec.structs.replace(kept, pointer=""))
+    assert "is lost. Set execution.checkpointing.dir" in in_memory.stacktrace

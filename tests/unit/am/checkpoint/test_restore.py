@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from tests.support.job_graphs import Stage, linear_job
-from yarrow.am.checkpoint.completed import CompletedCheckpointStore
+from yarrow.am.checkpoint.completed import CompletedCheckpointStore, FinalOutcome
 from yarrow.am.checkpoint.recovery_in_memory import InMemoryCheckpointRecovery
 from yarrow.am.checkpoint.restore import (
     StartingPoint,
@@ -43,6 +43,8 @@ from yarrow.runtime.snapshot.handles import (
 from yarrow.runtime.snapshot.storage import FileSystemSnapshotStorage
 
 JOB = linear_job(Stage(2, max_parallelism=64), Stage(2, max_parallelism=64))
+_DELETED_ON_CANCELLATION = ExternalizedCheckpointRetention.DELETE_ON_CANCELLATION
+_NEVER_KEPT = ExternalizedCheckpointRetention.NO_EXTERNALIZED_CHECKPOINTS
 KEYED = OperatorID(f"{2:032x}")
 
 
@@ -337,15 +339,17 @@ def test_pickled_state_needs_the_secret_with_which_it_was_written(tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    ("status", "left"),
+    ("outcome", "retention", "left"),
     [
-        (JobStatus.FINISHED, set()),
-        (JobStatus.CANCELED, set()),
-        (JobStatus.FAILED, {"chk-3", "chk-4"}),
+        (FinalOutcome(JobStatus.FINISHED), _DELETED_ON_CANCELLATION, set()),
+        (FinalOutcome(JobStatus.CANCELED), _DELETED_ON_CANCELLATION, set()),
+        (FinalOutcome(JobStatus.FAILED), _DELETED_ON_CANCELLATION, {"chk-3", "chk-4"}),
+        (FinalOutcome(JobStatus.FAILED), _NEVER_KEPT, set()),
+        (FinalOutcome(JobStatus.FAILED, by_final_error=True), _NEVER_KEPT, {"chk-3", "chk-4"}),
     ],
 )
 def test_what_a_master_had_no_time_to_remove_goes_unless_it_is_to_outlive_the_job(
-    tmp_path: Path, status: JobStatus, left: set[str]
+    tmp_path: Path, outcome: FinalOutcome, retention: ExternalizedCheckpointRetention, left: set[str]
 ) -> None:
     recovery = InMemoryCheckpointRecovery()
     store = recovery.of_job(JOB.job_id)
@@ -360,9 +364,9 @@ def test_what_a_master_had_no_time_to_remove_goes_unless_it_is_to_outlive_the_jo
     saved(tmp_path, keyed(), kind=SnapshotKind.CHECKPOINT, number=6)
     for number in (3, 4, 5, 6):
         store.use_checkpoint_id(number)
-    settings = replace(on_files(tmp_path), retention=ExternalizedCheckpointRetention.DELETE_ON_CANCELLATION)
+    settings = replace(on_files(tmp_path), retention=retention)
     for _ in range(2):
-        remove_checkpoints(JOB, settings, status, recovery)
+        remove_checkpoints(JOB, settings, outcome, recovery)
     there = {entry.name for entry in folder.iterdir()} if folder.exists() else set()
     assert there - {"shared", "taskowned"} == left
     assert folder.exists() == bool(left), "shared files go with the last checkpoint"
@@ -375,7 +379,7 @@ def test_what_an_earlier_job_of_the_same_id_has_kept_stays(tmp_path: Path) -> No
     theirs = saved(tmp_path, keyed(), kind=SnapshotKind.CHECKPOINT, number=2)
     store.use_checkpoint_id(3)
     store.add(3, saved(tmp_path, keyed(), kind=SnapshotKind.CHECKPOINT, number=3))
-    remove_checkpoints(JOB, on_files(tmp_path), JobStatus.FINISHED, recovery)
+    remove_checkpoints(JOB, on_files(tmp_path), FinalOutcome(JobStatus.FINISHED), recovery)
     folders = {entry.name for entry in (tmp_path / JOB.job_id).iterdir()}
     assert folders - {"shared", "taskowned"} == {"chk-2"} and Path(theirs).exists()
 
@@ -389,7 +393,7 @@ def test_where_checkpoints_cannot_be_listed_none_are_taken_for_gone(
     folder.write_text("no folder")
     settings = replace(on_files(tmp_path), retention=ExternalizedCheckpointRetention.DELETE_ON_CANCELLATION)
     with pytest.raises(SnapshotStorageError, match=str(folder)):
-        remove_checkpoints(JOB, settings, status, InMemoryCheckpointRecovery())
+        remove_checkpoints(JOB, settings, FinalOutcome(status), InMemoryCheckpointRecovery())
     with pytest.raises(RestoreError, match=str(folder)):
         starting_point(JOB, settings)
     # It takes none by itself, and may never take any.

@@ -8,6 +8,7 @@ from yarrow.client.yarn.abandoned_cluster_data import is_kept_by_application_id,
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.ha.records import RecordsError
 from yarrow.runtime.ha.settings import zookeeper_settings
+from yarrow.runtime.ha.stored_files import CHECKPOINTS_FOLDER, mark_kept
 from yarrow.runtime.yarn.gateways import (
     ApplicationNotFoundError,
     ApplicationReport,
@@ -68,6 +69,15 @@ def test_only_what_ended_applications_of_this_user_stored_goes(tmp_path: Path) -
         unknown,
         chosen,
     ]
+
+
+def test_checkpoints_that_a_failed_job_keeps_stay(tmp_path: Path) -> None:
+    job = tmp_path / "application_1_0004" / CHECKPOINTS_FOLDER / "failed"
+    (job / "chk-1").mkdir(parents=True)
+    (tmp_path / "application_1_0004" / "blobs").mkdir()
+    mark_kept(str(job), "rows are lost")
+    remove_ended(configuration(tmp_path), report, lambda config: None)
+    assert (job / "chk-1").exists() and not (tmp_path / "application_1_0004" / "blobs").exists()
 
 
 def test_nothing_is_looked_for_without_high_availability(tmp_path: Path) -> None:

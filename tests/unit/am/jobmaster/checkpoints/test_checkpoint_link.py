@@ -6,6 +6,7 @@ import asyncio
 import os
 import shutil
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from yarrow.common.job_status import JobStatus
 from yarrow.runtime.common.errors import CheckpointFailedError
 from yarrow.runtime.data.checkpoint_options import CheckpointLocation, SnapshotKind
 from yarrow.runtime.graph.connector_spec import PrintOperator
+from yarrow.runtime.ha.stored_files import KEPT_FILE
 from yarrow.runtime.rpc.endpoint import RpcEndpoint
 from yarrow.runtime.rpc.messages import AcknowledgeCheckpoint, CheckpointMetrics, FailureCause
 
@@ -127,6 +129,14 @@ class Job:
         if status is JobStatus.CANCELED:
             graph.transition(JobStatus.CANCELLING)
         graph.transition(status)
+        await self.link.end()
+
+    async def fails(self, cause: FailureCause) -> None:
+        graph = self.scheduling.graph
+        graph.failure = cause
+        graph.transition(JobStatus.FAILING, cause.message)
+        self.link.observe()
+        graph.transition(JobStatus.FAILED)
         await self.link.end()
 
     async def take(self, kind: SnapshotKind = SnapshotKind.CHECKPOINT) -> str:
@@ -252,6 +262,37 @@ def test_beside_a_retained_checkpoint_nothing_is_left_that_nobody_points_to(tmp_
         assert not job.link.left_some
 
     with_job(tmp_path, body, retention=ExternalizedCheckpointRetention.RETAIN_ON_CANCELLATION)
+
+
+@pytest.mark.parametrize("is_final", [True, False])
+def test_a_final_failure_keeps_the_last_checkpoint_and_says_where_it_is(
+    tmp_path: Path, is_final: bool
+) -> None:
+    async def body(job: Job) -> None:
+        await job.take()
+        pointer = await job.take()
+        cause = FailureCause(
+            exception_name="Lost",
+            message="rows are lost",
+            stacktrace="Lost: rows are lost",
+            is_final=is_final,
+        )
+        await job.fails(cause)
+        kept, marker = tmp_path / JOB.job_id, tmp_path / JOB.job_id / KEPT_FILE
+        failure = job.scheduling.graph.failure
+        assert failure is not None and not job.link.left_some
+        if not is_final:
+            assert failure == cause and not kept.exists()
+            return
+        assert (
+            f"yarrow run -s {pointer}" in failure.message and f"yarrow run -s {pointer}" in failure.stacktrace
+        )
+        assert job.complete_folders() == ["chk-2"] and pointer in marker.read_text()
+        # Another job begins from there, and leaves it to the user.
+        again = replace(job.settings, restore_path=pointer)
+        assert starting_point(JOB, again)[1].next_id == 3
+
+    with_job(tmp_path, body)
 
 
 def test_what_cannot_be_deleted_at_the_end_is_left_to_be_tried_again(tmp_path: Path) -> None:

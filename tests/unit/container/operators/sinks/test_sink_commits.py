@@ -152,8 +152,9 @@ def test_what_cannot_be_committed_fails_naming_sink_committable_and_cause() -> N
         CommitFailedError,
         match=r"sink 'Sink: Writer' cannot commit \{'row': 'a'\} of checkpoint 4 \(tried 2 times; see "
         r"sink.committer.retries\): OSError: for ever",
-    ):
+    ) as failed:
         wait(operator, clock, 1)
+    assert not failed.value.is_final, "a restart tries again"
     # Its checkpoint is complete: the result belongs to the restore, not to the dustbin.
     operator.close()
     assert Outside.aborted == []
@@ -164,8 +165,9 @@ def test_a_rejected_commit_is_not_tried_again() -> None:
     operator.take_rows(["a"], None)
     snapshot(operator, 1)
     Outside.troubles.append(CommitRejectedError("expired"))
-    with pytest.raises(CommitFailedError, match="another attempt cannot help"):
+    with pytest.raises(CommitFailedError, match="another attempt cannot help") as failed:
         operator.notify_checkpoint_complete(1)
+    assert failed.value.is_final, "no restart helps either"
 
 
 def test_results_of_an_aborted_checkpoint_are_committed_with_the_next() -> None:

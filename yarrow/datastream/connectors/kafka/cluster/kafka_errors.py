@@ -40,9 +40,13 @@ class KafkaTopicMissingError(KafkaConnectorError):
 class KafkaTopicRemadeError(KafkaTopicMissingError):
     """A topic was deleted and made again since the job has read it: its offsets mean other records now."""
 
+    is_final = True
+
 
 class KafkaOffsetOutOfRangeError(KafkaConnectorError):
     """The offset to be read next is not on the broker: retention has removed it, or the topic was made anew."""
+
+    is_final = True
 
 
 class KafkaRecordError(KafkaConnectorError):

@@ -41,7 +41,10 @@ class RefusedOffsets:
             asked = first
         if first <= asked <= end:
             if self._is_refused_too_long(place, asked):
-                raise _error(place, asked, first, end, reason)
+                error = _error(place, asked, first, end, reason)
+                # Nothing is lost: the broker may answer the next attempt.
+                error.is_final = False
+                raise error
             _LOG.warning("Kafka: a broker refused offset %d of %s, and is asked again", asked, place)
             return asked
         if self._reset not in {_TO_BEGINNING, _TO_END}:

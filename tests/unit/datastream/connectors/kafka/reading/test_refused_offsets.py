@@ -38,8 +38,11 @@ def test_a_refusal_without_an_offset_is_one_of_the_beginning(reset: str) -> None
 def test_an_offset_that_is_not_there_fails_or_is_lost_as_the_program_says(asked: int) -> None:
     assert Refusals("earliest").next(asked) == 6
     assert Refusals("latest").next(asked) == 10
-    with pytest.raises(KafkaOffsetOutOfRangeError, match=f"t-0 has no offset {asked},.* it has 6 to 10"):
+    with pytest.raises(
+        KafkaOffsetOutOfRangeError, match=f"t-0 has no offset {asked},.* it has 6 to 10"
+    ) as failed:
         Refusals().next(asked)
+    assert failed.value.is_final, "each restart would ask for it again"
 
 
 @pytest.mark.parametrize("reset", ["error", "earliest"])
@@ -49,8 +52,9 @@ def test_an_offset_that_stays_refused_fails(reset: str) -> None:
     refusals.now = 9.9
     refusals.next(8)
     refusals.now = 10.0
-    with pytest.raises(KafkaOffsetOutOfRangeError, match="has no offset 8"):
+    with pytest.raises(KafkaOffsetOutOfRangeError, match="has no offset 8") as failed:
         refusals.next(8)
+    assert not failed.value.is_final, "nothing is lost, and the broker may have it again"
 
 
 def test_the_time_of_a_refusal_begins_anew_behind_records() -> None:
