@@ -62,8 +62,8 @@ EXTERNALIZED_RETENTION: Final = option(
     "execution.checkpointing.externalized-checkpoint-retention",
     enum_of(ExternalizedCheckpointRetention),
     "NO_EXTERNALIZED_CHECKPOINTS",
-    "What becomes of the last checkpoint when the job is cancelled or fails. It stays in any case if the job failed by an"
-    " error that no restart can help.",
+    "What becomes of the last checkpoint when the job is cancelled or fails. It stays in any case if the job failed by"
+    " an error that no restart can help.",
 )
 DIRECTORY: Final = optional(
     "execution.checkpointing.dir",
