@@ -50,7 +50,9 @@ class StampsOfReader(Stamps):
     """
 
     def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
-        return super().extract_timestamp(value, record_timestamp) + int(value // self._share)
+        # A call of the other method would cost the job more than the difference.
+        place, reader = value % self._share, value // self._share
+        return int(place * PARALLELISM * 1000 // self._rate - value * 7919 % DISORDER_MS + reader)
 
 
 class Count(AggregateFunction[Any, int, int]):

@@ -6,8 +6,9 @@ one behind KeyboardInterrupt, SystemExit and the like.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
-from types import MethodType
+from types import GeneratorType, MethodType
 from typing import Any, NamedTuple
 
 from yarrow.container.protocol.failure import generated_line
@@ -41,7 +42,10 @@ class InlinedCalls:
         if call is None:
             return error
         try:
-            call.function(*[found[2][name] for name in call.arguments])
+            made = call.function(*[found[2][name] for name in call.arguments])
+            if isinstance(made, GeneratorType):
+                # It runs when somebody asks for its values.
+                deque(made, maxlen=0)
         except Exception as again:
             # The error of the loop is no part of the story.
             again.__context__ = error.__context__

@@ -62,6 +62,29 @@ def generate_condition(
         yield
 
 
+def computes_only_result(
+    code: CodeWriter, function: Callable[..., Any], argument_count: int, unread: int
+) -> bool:
+    """True if the loop may compute the only value that a generator yields, without the argument `unread`."""
+    if not code.inlines:
+        return False
+    try:
+        found = inlined(function, argument_count, yields=True)
+    except NotInlined:
+        return False
+    parameter = found.formula.parameters[unread + (found.owner is not None)]
+    return parameter not in found.formula.names_read
+
+
+def generate_only_result(
+    code: CodeWriter, function: Callable[..., Any], arguments: Sequence[str], result: str
+) -> None:
+    """Generates that `result` is the only value that a generator yields; see computes_only_result."""
+    found = inlined(function, len(arguments), yields=True)
+    expression, call = _written(code, found, function, arguments)
+    code.line(f"{result} = {expression}", call)
+
+
 def generate_told(code: CodeWriter, error: str) -> None:
     """Generates, where the loop has caught `error`, that the error gets the lines of the function that failed."""
     if code.inlines:
@@ -73,8 +96,7 @@ def _expression(
 ) -> tuple[str, InlinedCall | None]:
     if code.inlines:
         try:
-            formula = inlined(function, len(arguments))
-            return _written(code, formula, function, arguments)
+            return _written(code, inlined(function, len(arguments)), function, arguments)
         except NotInlined:
             pass
     return f"{code.bind(prefix, function)}({', '.join(arguments)})", None

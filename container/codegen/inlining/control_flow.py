@@ -19,6 +19,8 @@ _MOST_STEPS: Final = 400
 _TESTS: Final = frozenset(
     {"POP_JUMP_IF_FALSE", "POP_JUMP_IF_TRUE", "POP_JUMP_IF_NONE", "POP_JUMP_IF_NOT_NONE"}
 )
+#: RETURN_GENERATOR and POP_TOP, with which each generator begins.
+_GENERATOR_STEPS: Final = 2
 _SHORT: Final = {"JUMP_IF_FALSE_OR_POP": ast.And, "JUMP_IF_TRUE_OR_POP": ast.Or}
 
 
@@ -56,10 +58,18 @@ class ControlFlow:
         """The formula of the function. Raises NotInlined."""
         if len(self._steps) > _MOST_STEPS:
             raise NotInlined("it is too long")
+        if self._steps[0].name == "RETURN_GENERATOR":
+            return self._of_generator()
         arm = self._run(0, [], None)
         if arm.end is not None:
             raise NotInlined("it does not return")
         return Formula(self._parameters, tuple(self._machine.assignments), arm.value)
+
+    def _of_generator(self) -> Formula:
+        """The formula of a generator that yields once. The proof compares what follows the value."""
+        end = next((at for at, step in enumerate(self._steps) if step.name == "YIELD_VALUE"), 0)
+        value = self._run(_GENERATOR_STEPS, [], end).value
+        return Formula(self._parameters, tuple(self._machine.assignments), value, is_yielded=True)
 
     def _run(self, at: int, stack: Stack, stop: int | None) -> _Arm:
         """Runs steps until one returns or jumps forward, or until the place `stop`."""

@@ -51,6 +51,8 @@ class Formula(NamedTuple):
     parameters: tuple[str, ...]
     assignments: tuple[LocalAssignment, ...]
     result: ast.expr
+    #: The function is a generator, which yields the result and nothing else.
+    is_yielded: bool = False
 
     @property
     def trees(self) -> list[ast.expr]:

@@ -45,14 +45,19 @@ def is_traced() -> bool:
     return _MONITORING is not None and any(_MONITORING.get_tool(tool) is not None for tool in range(6))
 
 
-def inlined(function: Callable[..., Any], argument_count: int) -> InlinedFunction:
-    """The function, if its loop may compute it for that many arguments. Raises NotInlined with the reason otherwise."""
+def inlined(function: Callable[..., Any], argument_count: int, *, yields: bool = False) -> InlinedFunction:
+    """The function, if its loop may compute it for that many arguments. Raises NotInlined with the reason otherwise.
+
+    `yields`: it is a generator of one value, and the loop takes that value.
+    """
     called, owner = function, None
     if isinstance(function, MethodType):
         called, owner = function.__func__, function.__self__
     if type(called) is not FunctionType:
         raise NotInlined(f"it is a {type(called).__name__}")
     formula = proved_formula(called.__code__)
+    if formula.is_yielded != yields:
+        raise NotInlined("it is a generator" if formula.is_yielded else "it is no generator")
     taken = len(formula.parameters) - (owner is not None)
     if taken != argument_count:
         raise NotInlined(f"it takes {taken} arguments, not {argument_count}")

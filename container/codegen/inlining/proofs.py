@@ -21,6 +21,8 @@ from yarrow.container.codegen.inlining.formulas import Formula, NotInlined
 _LAMBDA: Final = "<lambda>"
 #: CO_OPTIMIZED and CO_NEWLOCALS: what each function has.
 _FUNCTION: Final = 0x1 | 0x2
+#: CO_GENERATOR.
+_GENERATOR: Final = 0x20
 #: CO_NESTED, the features of `from __future__`, CO_HAS_DOCSTRING and CO_METHOD: they say nothing about instructions.
 _WITHOUT_MEANING: Final = 0x10 | 0x1FE0000 | 0x4000000 | 0x8000000
 
@@ -28,12 +30,14 @@ _WITHOUT_MEANING: Final = 0x10 | 0x1FE0000 | 0x4000000 | 0x8000000
 @lru_cache(maxsize=1024)
 def proved_formula(code: CodeType) -> Formula:
     """The formula of a function with this code. Raises NotInlined with the reason why the code must be called."""
-    if code.co_flags & ~_WITHOUT_MEANING != _FUNCTION:
-        raise NotInlined("it is a generator, a coroutine, or takes *args or **kwargs")
+    is_generator = bool(code.co_flags & _GENERATOR)
+    if code.co_flags & ~_WITHOUT_MEANING & ~_GENERATOR != _FUNCTION:
+        raise NotInlined("it is a coroutine, or takes *args or **kwargs")
     if (
         code.co_kwonlyargcount
         or code.co_cellvars
-        or code.co_exceptiontable
+        # Newer versions of Python give each generator one.
+        or (code.co_exceptiontable and not is_generator)
         or "__class__" in code.co_freevars
     ):
         raise NotInlined("it has keyword-only parameters, inner functions, `super` or `try`")
@@ -69,6 +73,11 @@ def _definitions(formula: Formula, code: CodeType) -> Iterator[ast.stmt]:
         names: list[ast.expr] = [ast.Name(id=name, ctx=ast.Store()) for name in each.targets]
         target = ast.Tuple(elts=names, ctx=ast.Store()) if each.unpacks else names[0]
         body.append(ast.Assign(targets=[target], value=each.value))
+    if formula.is_yielded:
+        yield _function(
+            "function", formula.parameters, [*body, ast.Expr(value=ast.Yield(value=formula.result))]
+        )
+        return
     for end in ([ast.Return(value=formula.result)], list(_returned(formula.result))):
         yield _function("function", formula.parameters, [*body, *end])
 

@@ -6,21 +6,16 @@ aside, and rows that must stand in a list. Must not know watermarks. See docs/de
 
 from __future__ import annotations
 
-from itertools import repeat
-from typing import NamedTuple
-
 from yarrow.container.codegen.code_writer import CodeWriter
 from yarrow.container.operators.join.fine_rows import FineRows, timed_entries
 from yarrow.container.operators.join.pair_calls import PairCalls
-
-
-class JoinedRow(NamedTuple):
-    """The variables of a row: canonical key, value and time; and whether it is the left one of a pair."""
-
-    key: str
-    value: str
-    time: str
-    is_left: bool
+from yarrow.container.operators.join.pair_code import (
+    JoinedRow,
+    computes_pairs,
+    generate_failures,
+    generate_result,
+    generate_timed_results,
+)
 
 
 def generate_fine_results(
@@ -28,7 +23,7 @@ def generate_fine_results(
 ) -> str:
     """Generates code that calls the function for a row with each kept one whose time differs by `bounds` at most.
 
-    Returns the variable with the results and their times.
+    Returns the variable with the results: alone if the interval is of one time, otherwise with their times.
     """
     results = code.fresh("results")
     code.line(f"{results} = ()")
@@ -43,29 +38,33 @@ def _generate_of_one_time(
     code: CodeWriter, rows: FineRows, distance: int, row: JoinedRow, pairs: PairCalls, results: str
 ) -> None:
     """Generates the results for an interval of one time, which has a bucket of its own."""
-    start, found, other, made, error = (code.fresh(name) for name in ("start", "found", "other", "made", "e"))
+    start, found, other = code.fresh("start"), code.fresh("found"), code.fresh("other")
     code.line(f"{start} = {row.time} + {distance}" if distance else f"{start} = {row.time}")
-    later = start if distance > 0 else row.time
     bucket = _generate_bucket(code, rows, start)
-    left, right = (row.value, other) if row.is_left else (other, row.value)
-    left_time, right_time = (row.time, start) if row.is_left else (start, row.time)
     with code.block(f"if {bucket} is not None and {row.key} in {bucket}:"):
         code.line(f"{found} = {bucket}[{row.key}]")
-        context = code.bind("context", pairs.context)
-        code.line(f"{context}.left = {left_time}")
-        code.line(f"{context}.right = {right_time}")
-        code.line(f"{context}.result = {later}")
+        if computes_pairs(code, pairs):
+            # Errors of a function come in here, and those of whoever takes the results do not.
+            with generate_failures(code, pairs, row, other):
+                with code.block(f"if {found}.__class__ is not list:"):
+                    code.line(f"{other} = {found}")
+                    code.line(f"{results} = ({generate_result(code, pairs, row, other)},)")
+                with code.block("else:"):
+                    code.line(f"{results} = []")
+                    with code.block(f"for {other} in {found}:"):
+                        code.line(f"{results}.append({generate_result(code, pairs, row, other)})")
+            return
+        context, made = code.bind("context", pairs.context), code.fresh("made")
+        code.line(f"{context}.left = {row.time if row.is_left else start}")
+        code.line(f"{context}.right = {start if row.is_left else row.time}")
+        code.line(f"{context}.result = {start if distance > 0 else row.time}")
         code.line(f"{results} = []")
         each = code.block(f"for {other} in {found} if {found}.__class__ is list else ({found},):")
-        # Errors of a generator come in here too, and those of whoever takes the results do not.
-        with code.block("try:"), each:
-            code.line(f"{made} = {code.bind('process', pairs.process)}({left}, {right}, {context})")
+        with generate_failures(code, pairs, row, other), each:
+            process, both = code.bind("process", pairs.process), ", ".join(row.pair(other))
+            code.line(f"{made} = {process}({both}, {context})")
             with code.block(f"if {made} is not None:"):
                 code.line(f"{results} += {made}")
-        with code.block(f"except Exception as {error}:"):
-            failure = code.bind("failure", pairs.failure)
-            code.line(f"raise {failure}({left}, {right}, {error}) from {error}")
-        code.line(f"{results} = zip({results}, {code.bind_as('repeat', repeat)}({later}))")
 
 
 def _generate_of_several_times(
@@ -91,8 +90,7 @@ def _generate_of_several_times(
                     code.line(f"{found} = [{entry} for {entry} in {found} {chosen}]")
             code.line(f"{partners} = {partners} + {found} if {partners} else {found}")
     with code.block(f"if {partners}:"):
-        calls = code.bind("pairs", pairs.of_left if row.is_left else pairs.of_right)
-        code.line(f"{results} = {calls}({row.value}, {row.time}, {partners})")
+        generate_timed_results(code, pairs, row, partners, results)
 
 
 def generate_fine_added(code: CodeWriter, rows: FineRows, row: JoinedRow) -> None:

@@ -56,7 +56,7 @@ class FineRows:
         self.further: dict[int, int] = defaultdict(int)
         #: Cuts whose snapshots may be under way.
         self._cuts: list[ref[_FrozenRows]] = []
-        size.count_by(self._spans)
+        size.count_by(self)
         for window in tables.windows():
             for keys, values in tables.rows(window):
                 for key, entries in zip(keys, values, strict=True):
@@ -132,7 +132,7 @@ class FineRows:
 
     # ------------------------------------------------------------------ numbers
 
-    def _spans(self) -> dict[int, int]:
+    def spans(self) -> dict[int, int]:
         """The number of rows by the start of their stored bucket. Any thread; a step a fine bucket."""
         length, further = self._stored_length, self.further
         found: dict[int, int] = defaultdict(int)
@@ -143,7 +143,13 @@ class FineRows:
     @property
     def entries(self) -> int:
         """See StoredAtCut."""
-        return sum(self._spans().values())
+        return sum(map(len, list(self._all.values()))) + sum(list(self.further.values()))
+
+    @property
+    def oldest(self) -> int | None:
+        """See CountsRows."""
+        first = self._starts[:1]
+        return first[0] - first[0] % self._stored_length if first else None
 
     # ------------------------------------------------------------------ stored
 
@@ -158,7 +164,8 @@ class FineRows:
 
     def freeze(self) -> Iterator[WindowContent[TimeWindow]]:
         """See StoredAtCut."""
-        frozen = _FrozenRows(self._all.copy(), self._stored_length, timed=self._length > 1)
+        lists = None if self._length > 1 else frozenset(self.further)
+        frozen = _FrozenRows(self._all.copy(), self._stored_length, lists)
         self._cuts = [cut for cut in self._cuts if cut() is not None]
         self._cuts.append(ref(frozen))
         self.live.clear()
@@ -172,10 +179,12 @@ class _FrozenRows:
     snapshot thread takes it to read it. The other one waits meanwhile.
     """
 
-    def __init__(self, untouched: dict[int, Rows], stored_length: int, *, timed: bool) -> None:
-        """`untouched`: all buckets. `timed`: they have several times."""
+    def __init__(
+        self, untouched: dict[int, Rows], stored_length: int, with_lists: frozenset[int] | None
+    ) -> None:
+        """`untouched`: all buckets. `with_lists`: those of one time with lists; None = buckets have several times."""
         self._untouched = untouched
-        self._timed = timed
+        self._with_lists = with_lists
         self._starts = list(untouched)
         self._stored_length = stored_length
         #: Copies that the task thread has made.
@@ -200,9 +209,12 @@ class _FrozenRows:
                     rows = self._untouched.pop(start, None)
                     if rows is None:
                         rows = self._kept.pop(start)
-                    if self._timed:
+                    if self._with_lists is None:
                         for key, found in rows.items():
                             by_key[key] += timed_entries(found)
+                    elif start not in self._with_lists:
+                        for key, row in rows.items():
+                            by_key[key].append((start, False, row))
                     else:
                         for key, found in rows.items():
                             entries = by_key[key]

@@ -54,9 +54,11 @@ class ImmediateJoiningOperator(KeyedJoiningOperator):
                 every.enable_time_to_live(ttl)
             self._all = state.list_state(every)
 
-    def generate_results(self, code: CodeWriter, index: int, row: tuple[str, str, str | None]) -> str:
+    def generate_results(
+        self, code: CodeWriter, index: int, row: tuple[str, str, str | None]
+    ) -> tuple[str, str | None]:
         _, value, timestamp = row
-        return f"{code.bind('on_row', partial(self.on_row, index))}({value}, {timestamp})"
+        return f"{code.bind('on_row', partial(self.on_row, index))}({value}, {timestamp})", None
 
     def on_row(self, index: int, row: Any, timestamp: int | None) -> Iterable[tuple[Any, int | None]]:
         if index:

@@ -12,18 +12,12 @@ from typing import NamedTuple
 
 from yarrow.container.codegen.code_writer import CodeWriter
 from yarrow.container.operators.base import OperatorContext, declared_type
-from yarrow.container.operators.join.fine_code import (
-    JoinedRow,
-    generate_fine_added,
-    generate_fine_results,
-)
+from yarrow.container.operators.join.fine_code import generate_fine_added, generate_fine_results
 from yarrow.container.operators.join.fine_rows import FineRows
-from yarrow.container.operators.join.interval_code import (
-    generate_added,
-    generate_partners,
-)
+from yarrow.container.operators.join.interval_code import generate_added, generate_partners
 from yarrow.container.operators.join.keyed_join import KeyedJoiningOperator
 from yarrow.container.operators.join.pair_calls import Results
+from yarrow.container.operators.join.pair_code import JoinedRow, computes_pairs, generate_timed_results
 from yarrow.container.operators.join.side_rows import Entry, SideRows, stored_rows
 from yarrow.container.operators.join.side_size import SideSize
 from yarrow.container.operators.join.time_buckets import SideBounds
@@ -95,27 +89,50 @@ class IntervalJoiningOperator(KeyedJoiningOperator):
 
     # ------------------------------------------------------------------ rows
 
-    def generate_results(self, code: CodeWriter, index: int, row: tuple[str, str, str | None]) -> str:
+    def needs_key(self, code: CodeWriter) -> bool:
+        """See KeyedJoiningOperator. Rows in memory are found by the canonical key of the row at hand."""
+        are_fine = all(isinstance(side.rows, FineRows) for side in self._sides)
+        return not (are_fine and computes_pairs(code, self.pairs))
+
+    def generate_results(
+        self, code: CodeWriter, index: int, row: tuple[str, str, str | None]
+    ) -> tuple[str, str | None]:
         """Generates code that joins a row with those that came before it, and keeps it; late rows go apart."""
         key, value, timestamp = row
         side, other = self._sides[index], self._sides[1 - index]
         watermark, results, time = code.fresh("watermark"), code.fresh("results"), code.fresh("time")
+        distance = self._one_distance(side)
+        # The later time of a pair is that of all results of a row.
+        stamp = None if distance is None else code.fresh("later") if distance > 0 else time
         code.at_start(f"{watermark} = {code.bind('timers', self._timers)}.watermark")
         code.line(f"{time} = {timestamp}")
         with code.block(f"if {time} is None:"):
+            self.generate_key_set(code, key)
             code.line(f"{code.bind('checked_time', self.checked_time)}({value}, {time})")
         with code.block(f"if {time} < {watermark}:"):
-            code.line(f"{results} = {code.bind('late', self.late)}({index}, {value}, {time})")
+            self.generate_key_set(code, key)
+            late = f"{code.bind('late', self.late)}({index}, {value}, {time})"
+            code.line(f"{results} = {late if stamp is None else f'[each for each, _ in {late}]'}")
+            if stamp not in {None, time}:
+                code.line(f"{stamp} = {time}")
         with code.block("else:"):
+            if stamp not in {None, time}:
+                code.line(f"{stamp} = {time} + {distance}")
             fix = self._fixes[index]
             if fix is not None:
                 code.line(f"{value} = {code.bind('fix', fix)}({value})")
-            joined = JoinedRow(generate_canonical_key(code, key), value, time, side.is_left)
+            state, canonical = self.context.state, generate_canonical_key(code, key)
+            joined = JoinedRow(state, key, canonical, value, time, side.is_left)
             code.line(f"{results} = {self._generate_joined(code, joined, side, other)}")
-        return results
+        return results, stamp
+
+    def _one_distance(self, side: _Side) -> int | None:
+        """How much later the only time is at which a row of a side finds rows in memory; None = another case."""
+        is_one = side.bounds.lower == side.bounds.upper
+        return side.bounds.lower if is_one and isinstance(side.rows, FineRows) else None
 
     def _generate_joined(self, code: CodeWriter, row: JoinedRow, side: _Side, other: _Side) -> str:
-        """Generates code that joins a row, and keeps it; returns an expression with results and their times."""
+        """Generates code that joins a row, and keeps it; returns the variable with results, see generate_results."""
         bounds = side.bounds.lower, side.bounds.upper
         if isinstance(side.rows, FineRows) and isinstance(other.rows, FineRows):
             results = generate_fine_results(code, other.rows, bounds, row, self.pairs)
@@ -128,8 +145,11 @@ class IntervalJoiningOperator(KeyedJoiningOperator):
         partners = generate_partners(code, other.rows, bounds, row.key, row.time, mark=other.keeps)
         entry = f"({row.time}, True if {partners} else False, {row.value})"
         generate_added(code, side.rows, row.key, row.time, entry)
-        pairs = code.bind("pairs", self.pairs.of_left if row.is_left else self.pairs.of_right)
-        return f"{pairs}({row.value}, {row.time}, {partners}) if {partners} else ()"
+        results = code.fresh("results")
+        code.line(f"{results} = ()")
+        with code.block(f"if {partners}:"):
+            generate_timed_results(code, self.pairs, row, partners, results)
+        return results
 
     # ------------------------------------------------------------------ time
 

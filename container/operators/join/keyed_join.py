@@ -109,17 +109,34 @@ class KeyedJoiningOperator(HeldBackTimeOperator, StoredTimeOperator, FunctionOpe
         self, code: CodeWriter, index: int, value: str, timestamp: str | None, emit: Emit
     ) -> None:
         key = generate_key(code, self._selectors[index], value, self.key_reader(index))
-        code.line(f"{code.bind('state', self.context.state)}.current_key = {key}")
-        results = self.generate_results(code, index, (key, value, timestamp))
-        result, stamp = code.fresh("v"), code.fresh("t")
+        if self.needs_key(code):
+            self.generate_key_set(code, key)
+        results, stamp = self.generate_results(code, index, (key, value, timestamp))
+        result = code.fresh("v")
+        if stamp is not None:
+            with code.block(f"for {result} in {results}:"):
+                emit(result, stamp)
+            return
+        stamp = code.fresh("t")
         with code.block(f"for {result}, {stamp} in {results}:"):
             emit(result, stamp)
 
-    @abstractmethod
-    def generate_results(self, code: CodeWriter, index: int, row: tuple[str, str, str | None]) -> str:
-        """Generates code that takes a row of input `index`; returns an expression with results and their times.
+    def generate_key_set(self, code: CodeWriter, key: str) -> None:
+        """Generates code that makes the key in a variable the current one."""
+        code.line(f"{code.bind('state', self.context.state)}.current_key = {key}")
 
-        `row`: the variables of key, row and timestamp. The last one is None where rows have no timestamps.
+    def needs_key(self, code: CodeWriter) -> bool:
+        """True if each row must set the current key. Otherwise the code of rare cases sets it."""
+        return True
+
+    @abstractmethod
+    def generate_results(
+        self, code: CodeWriter, index: int, row: tuple[str, str, str | None]
+    ) -> tuple[str, str | None]:
+        """Generates code that takes a row of input `index`.
+
+        Returns an expression with the results, and the variable with the time of all; None = each result stands with
+        its own. `row`: the variables of key, row and timestamp. The last one is None where rows have no timestamps.
         """
 
     def checked_time(self, row: Any, timestamp: int | None) -> int:

@@ -6,8 +6,8 @@ look at the state. Of some rows the size is estimated. Must not know state or ke
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, NamedTuple, Protocol
 
 from yarrow.container.network.element_codec import estimated_bytes
 
@@ -24,6 +24,24 @@ class StoredSize(NamedTuple):
     row_bytes: float
 
 
+class CountsRows(Protocol):
+    """Whoever keeps rows that SideSize does not count. Any thread may ask; nobody adds rows to SideSize then."""
+
+    @property
+    def entries(self) -> int:
+        """The number of rows."""
+        ...
+
+    @property
+    def oldest(self) -> int | None:
+        """The start of the span of the oldest row; None without rows."""
+        ...
+
+    def spans(self) -> Mapping[int, int]:
+        """The number of rows by the start of their span."""
+        ...
+
+
 class SideSize:
     """The rows of one side of one subtask."""
 
@@ -32,17 +50,17 @@ class SideSize:
         self._span = span
         #: Rows by the start of their span; whoever counts many rows writes to it.
         self.rows: dict[int, int] = {}
-        self._count: Callable[[], Mapping[int, int]] | None = None
+        self._keeper: CountsRows | None = None
         self._offered = 0
         self._sampled = 0
         self._sampled_bytes = 0.0
 
-    def count_by(self, count: Callable[[], Mapping[int, int]]) -> None:
-        """Asks `count`, in any thread, for the number of rows by the start of their span. Nobody adds rows then."""
-        self._count = count
+    def count_by(self, keeper: CountsRows) -> None:
+        """Asks the keeper of the rows for their numbers."""
+        self._keeper = keeper
 
     def _spans(self) -> Mapping[int, int]:
-        return self.rows.copy() if self._count is None else self._count()
+        return self.rows.copy() if self._keeper is None else self._keeper.spans()
 
     # ------------------------------------------------------------------ rows that come and go
 
@@ -85,7 +103,7 @@ class SideSize:
     @property
     def entries(self) -> int:
         """Number of rows. Any thread."""
-        return sum(self._spans().values())
+        return sum(self._spans().values()) if self._keeper is None else self._keeper.entries
 
     @property
     def bytes(self) -> int:
@@ -95,6 +113,8 @@ class SideSize:
     @property
     def oldest(self) -> int | None:
         """The start of the span of the oldest row, in epoch milliseconds; None without rows. Any thread."""
+        if self._keeper is not None:
+            return self._keeper.oldest
         return min((start for start, number in self._spans().items() if number), default=None)
 
     @property

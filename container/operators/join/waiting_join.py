@@ -86,9 +86,11 @@ class WaitingJoiningOperator(KeyedJoiningOperator):
     def key_reader(self, index: int) -> KeyReader:
         return self._rows.table
 
-    def generate_results(self, code: CodeWriter, index: int, row: tuple[str, str, str | None]) -> str:
+    def generate_results(
+        self, code: CodeWriter, index: int, row: tuple[str, str, str | None]
+    ) -> tuple[str, str | None]:
         _, value, timestamp = row
-        return f"{code.bind('on_row', partial(self.on_row, index))}({value}, {timestamp})"
+        return f"{code.bind('on_row', partial(self.on_row, index))}({value}, {timestamp})", None
 
     def on_row(self, index: int, row: Any, timestamp: int | None) -> _Results:
         """Keeps a row of the current key, or gives a late row back."""

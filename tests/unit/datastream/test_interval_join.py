@@ -332,6 +332,50 @@ def test_an_error_names_operator_key_and_both_rows(run: Any) -> None:
         push(harness, 1, 8)
 
 
+@pytest.mark.parametrize("bounds", [(0, 0), (1, 1), (0, 1), (-500, 500)])
+@pytest.mark.parametrize("first", [0, 1])
+def test_an_error_of_a_computed_pair_names_its_rows_and_the_line_of_the_function(
+    run: Any, bounds: tuple[int, int], first: int
+) -> None:
+    class Divides(ProcessJoinFunction[Any, Any, Any]):
+        def process_element(self, left: Any, right: Any, ctx: Any) -> Iterable[Any]:
+            yield left[1], 1 // right[1]
+
+    harness = run(plain, *bounds, Divides())
+    rows = [("a", -bounds[1]), ("a", 0)]
+    push(harness, 1, 7, key="b")
+    push(harness, 0, 7 - bounds[1], key="b")
+    assert harness.output == [(7 - bounds[1], 0)]
+    push(harness, first, rows[first][1])
+    pair = rf"\('a', {rows[0][1]}\) with \('a', 0\) \(key 'a'\)"
+    expected = rf"(?s)yield left\[1\].*by zero.*'Interval Join'.*{pair}"
+    with pytest.raises(FragmentFailedError, match=expected):
+        push(harness, 1 - first, rows[1 - first][1])
+
+
+@pytest.mark.parametrize("bounds", [(0, 0), (3, 3), (-3, -3), (-1, 3), (-400, 500)])
+def test_late_rows_among_computed_pairs_keep_their_times(run: Any, bounds: tuple[int, int]) -> None:
+    harness = run(lambda joined: joined.side_output_left_late_data(LATE), *bounds)
+    push(harness, 0, 10)
+    watermark(harness, 10)
+    push(harness, 1, 10 + bounds[1])
+    push(harness, 0, 9, 10)
+    assert results(harness, 1) == [(("a", 9), 9)]
+    later = max(10, 10 + bounds[1])
+    pairs = [((10, 10 + bounds[1]), later)] * 2 if bounds[1] >= 0 else []
+    assert results(harness) == pairs
+
+
+def test_a_function_of_one_value_is_computed_in_the_loop(run: Any) -> None:
+    for bounds in ((0, 0), (0, 1), (-500, 500)):
+        harness = run(plain, *bounds)
+        push(harness, 0, 5, 5)
+        push(harness, 1, 5)
+        assert harness.output == [(5, 5), (5, 5)]
+        assert "process" not in harness.generated_code
+        assert "pairs" not in harness.generated_code
+
+
 class Stamped(TimestampAssigner):
     def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
         return int(value[1])

@@ -19,7 +19,7 @@ from yarrow.container.codegen.inlining import control_flow, proofs, stack_machin
 from yarrow.container.codegen.inlining.formulas import Formula, NotInlined, checked_constant, checked_name
 from yarrow.container.codegen.inlining.functions import inlined
 from yarrow.container.codegen.inlining.proofs import proved_formula
-from yarrow.container.codegen.user_calls import generate_call
+from yarrow.container.codegen.user_calls import generate_call, generate_only_result
 
 FACTOR = 3
 
@@ -126,11 +126,22 @@ def test_statements_are_read() -> None:
 def computed(function: Callable[..., Any], *values: Any) -> Any:
     """What the loop computes. Raises NotInlined if the loop would call the function."""
     inlined(function, len(values))
+    return _run(lambda *call: generate_call(call[0], "function", *call[1:]), function, *values)
+
+
+def computed_yield(function: Callable[..., Any], *values: Any) -> Any:
+    """The value that the loop computes for a generator. Raises NotInlined if the loop would call it."""
+    inlined(function, len(values), yields=True)
+    return _run(generate_only_result, function, *values)
+
+
+def _run(generate: Callable[..., None], function: Callable[..., Any], *values: Any) -> Any:
+    """The result of a loop: `generate(code, function, variables, result)` writes what it does."""
     code, found = CodeWriter(inlines=True), list[Any]()
     names = [code.fresh("v") for _ in values]
     with code.block(f"for {', '.join(names)}{',' * (len(names) == 1)} in rows:"):
         result = code.fresh("v")
-        generate_call(code, "function", function, names, result)
+        generate(code, function, names, result)
         code.line(f"{code.bind('found', found.append)}({result})")
     compiled = code.compile("loop", "rows")
     try:
@@ -275,6 +286,21 @@ def test_a_loop_returns_early_as_the_function_does(
     assert_the_same(function, x, y)
 
 
+@pytest.mark.slow
+@given(st.lists(EXPRESSIONS, max_size=2), EXPRESSIONS, VALUES, VALUES)
+@example([], "(x and x[0] or 3)", [1], 2)
+def test_a_loop_computes_what_a_generator_yields_or_raises(
+    values: list[str], result: str, x: Any, y: Any
+) -> None:
+    body = "".join(f"    {'xy'[number]} = {value}\n" for number, value in enumerate(values))
+    function = _made(f"def function(x, y):\n{body}    yield {result}\n", "function")
+    try:
+        inlined(function, 2, yields=True)
+    except NotInlined:
+        return
+    assert outcome_of(lambda: computed_yield(function, x, y)) == outcome_of(lambda: next(function(x, y)))
+
+
 def _made(source: str, name: str = "") -> Callable[..., Any]:
     """The function of a source, which may be one that this version of Python does not know."""
     space: dict[str, Any] = {}
@@ -293,6 +319,63 @@ def test_most_expressions_of_programs_are_inlined() -> None:
     inlined(lambda x: (f"key-{x % 2_000_000}", 1), 1)
     inlined(lambda a, b: (a[0], a[1] + b[1]), 2)
     inlined(lambda x: x * FACTOR, 1)
+
+
+def test_the_value_of_a_generator_is_computed() -> None:
+    def both(left: Any, right: Any) -> Iterator[Any]:
+        """Yields once."""
+        key, value = left
+        yield key, value + right[1]
+
+    assert computed_yield(both, ("a", 1), ("a", 2)) == ("a", 3)
+
+
+def _twice(x: Any) -> Iterator[Any]:
+    yield x
+    yield x
+
+
+def _perhaps(x: Any) -> Iterator[Any]:
+    if x:
+        yield x
+
+
+def _going_on(x: Any) -> Iterator[Any]:
+    yield x
+    x.append(1)
+
+
+def _sent(x: Any) -> Iterator[Any]:
+    y = yield x
+    yield y
+
+
+def _returning(x: Any) -> Any:
+    yield x
+    return 3
+
+
+def _inside(x: Any) -> Iterator[Any]:
+    yield ((yield x), 1)
+
+
+def _delegating(x: Any) -> Iterator[Any]:
+    yield from x
+
+
+@pytest.mark.parametrize(
+    "function", [_twice, _perhaps, _going_on, _sent, _returning, _inside, _delegating, lambda x: [x]]
+)
+def test_what_does_not_yield_exactly_once_is_called(function: Callable[..., Any]) -> None:
+    with pytest.raises(NotInlined):
+        inlined(function, 1, yields=True)
+
+
+def test_a_generator_that_yields_nothing_of_its_own_is_read() -> None:
+    def nothing(x: Any) -> Iterator[Any]:
+        yield
+
+    assert computed_yield(nothing, 1) is None
 
 
 def test_methods_and_closures_are_computed() -> None:
