@@ -108,6 +108,8 @@ class FailedRecords:
             encoding=encoding,
             input=index,
             record_type=self._type_texts[index] if index < len(self._type_texts) else "",
+            error_class=type(error).__name__,
+            failed_at=self._clock.epoch_ms(),
         )
 
     def put_aside(self, error: Exception, index: int, record: Any, timestamp: int | None) -> None:

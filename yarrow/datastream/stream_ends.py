@@ -46,8 +46,8 @@ class StreamEnds(ProgramStream[S]):
         """Hand the records to a Sink; a Sink that does not take columns gets rows."""
         if not isinstance(sink, Sink):
             raise TypeError(
-                f"sink_to takes a Sink, not {type(sink).__name__}: a FileSink, a KafkaSink or one of your own. There"
-                " are no tables yet. A SinkFunction goes to add_sink"
+                f"sink_to takes a Sink, not {type(sink).__name__}: a FileSink, a KafkaSink, a DeadLetterTable for dead"
+                " letters, or one of your own. A SinkFunction goes to add_sink"
             )
         sink = self._program.in_default_file_system(sink)
         sink.validate()

@@ -298,16 +298,12 @@ class ReadingSource(SourceHead):
         return records
 
     def _addressed(self, side: Sequence[tuple[str, Any]]) -> list[tuple[str, Any]]:
-        """Values for side outputs, of which dead letters bear the uid of this source, or of whom they name already."""
+        """Values for side outputs. Dead letters bear their time, and the uid of this source or of whom they name."""
         descriptor = self.context.descriptor
         uid = descriptor.uid or descriptor.id
+        now = self.context.environment.clock.epoch_ms()
         return [
-            (
-                tag,
-                value._replace(operator=uid)
-                if isinstance(value, DeadLetter) and not value.operator
-                else value,
-            )
+            (tag, _addressed(value, uid, now) if isinstance(value, DeadLetter) else value)
             for tag, value in side
         ]
 
@@ -491,3 +487,8 @@ class ReadingSource(SourceHead):
         if self._reader is not None:
             reader, self._reader = self._reader, None
             reader.close()
+
+
+def _addressed(letter: DeadLetter, uid: str, now: int) -> DeadLetter:
+    failed_at = now if letter.failed_at is None else letter.failed_at
+    return letter._replace(operator=letter.operator or uid, failed_at=failed_at)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
+from pyarrow.dataset import dataset
 
 from tests.support.failing_functions import FailsOnceBehindACheckpoint
 from yarrow.common import Encoder
@@ -12,8 +14,11 @@ from yarrow.common.restart_strategy import RestartStrategies
 from yarrow.common.typeinfo import Types
 from yarrow.datastream import StreamExecutionEnvironment
 from yarrow.datastream.connectors import DeadLetter
+from yarrow.datastream.connectors.dead_letter_table import DeadLetterTable
+from yarrow.datastream.connectors.dead_letter_table.letter_columns import letters_of_batch
 from yarrow.datastream.connectors.file_system import FileSink
 from yarrow.embedded.mini_cluster import mini_cluster
+from yarrow.runtime.data.serializers.serializers import serializer_for
 
 pytestmark = pytest.mark.cluster
 
@@ -59,3 +64,27 @@ def test_letters_lie_once_in_files_under_the_guarantee_of_the_job(tmp_path: Path
         f"ValueError: no {number}" for number in range(3, 2001, 10)
     )
     assert {letter.operator for letter in letters} == {"parse"}
+
+
+def test_letters_lie_once_in_a_table_by_columns(tmp_path: Path) -> None:
+    env = StreamExecutionEnvironment.get_execution_environment()
+    env.set_parallelism(2).enable_checkpointing(20)
+    env.set_restart_strategy(RestartStrategies.fixed_delay_restart(5, 10))
+    numbers = env.from_sequence(1, 4000).map(lambda number: number, Types.LONG())
+    parsed = numbers.map(fails_at_tens, Types.LONG()).uid("parse").on_error("dead_letter")
+    parsed.map(FailsOnceBehindACheckpoint(tmp_path / "failed")).print()
+    began_ms = time.time_ns() // 1_000_000
+    parsed.dead_letters().sink_to(DeadLetterTable(str(tmp_path / "letters")))
+    with mini_cluster(processes=False):
+        env.execute("letters to a table")
+    assert (tmp_path / "failed").exists()
+    table = dataset(tmp_path / "letters", partitioning="hive").to_table()
+    expected = {f"ValueError: no {number}" for number in range(3, 4001, 10)}
+    assert sorted(table["error"].to_pylist()) == sorted(expected)
+    assert set(table["operator"].to_pylist()) == {"parse"}
+    assert set(table["error_class"].to_pylist()) == {"ValueError"}
+    assert all(each >= began_ms for each in table["failed_at"].cast("int64").to_pylist())
+    assert table["day"].to_pylist() == [f"{each:%Y-%m-%d}" for each in table["failed_at"].to_pylist()]
+    read = [row for batch in table.to_batches() for row in letters_of_batch(batch)]
+    load = serializer_for(Types.LONG()).load_rows
+    assert {f"ValueError: no {number}" for row in read for number in load(row.raw or b"")} == expected

@@ -10,10 +10,14 @@ from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
+from pyarrow import Table
+from pyarrow.dataset import dataset
 
 from tests.cluster.embedded.programs import DEADLINE, Outcome
 from yarrow.common.typeinfo import Types
+from yarrow.datastream.connectors.dead_letter_table.letter_columns import batch_of_letters, letters_of_batch
 from yarrow.datastream.connectors.dead_letters import RECORD_TYPED, DeadLetter
 from yarrow.runtime.data.serializers.serializers import serializer_for
 
@@ -28,6 +32,7 @@ from pathlib import Path
 from yarrow.common import Encoder, Types
 from yarrow.datastream import CheckpointListener, MapFunction, StreamExecutionEnvironment
 from yarrow.datastream.connectors import DeadLetter
+from yarrow.datastream.connectors.dead_letter_table import DeadLetterTable
 from yarrow.datastream.connectors.file_system import FileSink, RollingPolicy
 
 refused, out, mark = sys.argv[1], os.path.abspath(sys.argv[2]), os.path.abspath(sys.argv[3])
@@ -72,8 +77,11 @@ kept = parsed.map(KillsClient(mark, os.getpid()), Types.LONG()).uid("killing")
 sums = kept.key_by(lambda number: number % 2).reduce(lambda a, b: a + b).uid("sums").map(str, Types.STRING())
 sums.uid("texts").sink_to(files("sums")).uid("sums in files")
 kept.map(str, Types.STRING()).uid("rows").sink_to(files("rows")).uid("rows in files")
-letters = parsed.dead_letters().map(DeadLetter.to_json, Types.STRING()).uid("lines")
-letters.sink_to(files("letters")).uid("letters in files")
+if "table" in sys.argv:
+    parsed.dead_letters().sink_to(DeadLetterTable(f"{out}/letters")).uid("letters in a table")
+else:
+    letters = parsed.dead_letters().map(DeadLetter.to_json, Types.STRING()).uid("lines")
+    letters.sink_to(files("letters")).uid("letters in files")
 env.execute("numbers")
 """.replace("ROWS", str(ROWS))
 
@@ -104,18 +112,40 @@ def latest_checkpoint(folder: Path) -> str:
     return str(max(found, key=lambda path: int(path.name.removeprefix("chk-"))))
 
 
-def letters_of(numbers: Iterable[int]) -> str:
+def letters_of(numbers: Iterable[int]) -> list[DeadLetter]:
     serializer = serializer_for(Types.LONG())
     made = (DeadLetter("", -1, serializer.dump_rows([each]), "no", operator="parse") for each in numbers)
-    full = (each._replace(encoding=RECORD_TYPED, record_type=str(Types.LONG())) for each in made)
-    return "".join(each.to_json() + "\n" for each in full)
+    return [each._replace(encoding=RECORD_TYPED, record_type=str(Types.LONG())) for each in made]
 
 
-def test_a_replay_that_is_killed_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
+def write_lines(file: Path, letters: Iterable[DeadLetter]) -> None:
+    file.write_text("".join(each.to_json() + "\n" for each in letters))
+
+
+def letters_in(folder: Path) -> list[DeadLetter]:
+    """The letters of a table, or of files of lines."""
+    if not any(folder.glob("day=*")):
+        return [DeadLetter.from_json(line) for line in lines_in(folder)]
+    batches = dataset(folder, partitioning="hive").to_table().to_batches()
+    return [letter for batch in batches for letter in letters_of_batch(batch)]
+
+
+@pytest.mark.parametrize("kind", ["lines", "table"])
+def test_a_replay_that_is_killed_goes_on_from_its_checkpoint(kind: str, tmp_path: Path) -> None:
     (tmp_path / "letters").mkdir()
-    (tmp_path / "letters" / "first").write_text(letters_of(range(0, 1500)))
-    (tmp_path / "letters" / "second").write_text(letters_of(range(1500, ROWS)))
-    replay = ["letters", "job.py", "99", "out", "mark"]
+    first, second = letters_of(range(0, 1500)), letters_of(range(1500, ROWS))
+    if kind == "table":
+        for day, letters in (("day=2026-11-29", first), ("day=2026-11-30", second)):
+            (tmp_path / "letters" / day).mkdir()
+            # Some rows of a group are read before the kill, and the others behind it.
+            pq.write_table(
+                Table.from_batches([batch_of_letters(letters)]), tmp_path / "letters" / day / "part"
+            )
+        replay = ["table:letters", "job.py", "99", "out", "mark", "table"]
+    else:
+        write_lines(tmp_path / "letters" / "first", first)
+        write_lines(tmp_path / "letters" / "second", second)
+        replay = ["letters", "job.py", "99", "out", "mark"]
     killed = yarrow(tmp_path, "replay-dead-letters", "--rows-per-second", "1000", *replay)
     assert killed.status == -signal.SIGKILL, killed.err
     assert len(lines_in(tmp_path / "out" / "rows")) < ROWS
@@ -125,7 +155,7 @@ def test_a_replay_that_is_killed_goes_on_from_its_checkpoint(tmp_path: Path) -> 
     assert outcome.status == 2, outcome.err
     rest = [str(number) for number in range(ROWS) if number not in again]
     assert Counter(lines_in(tmp_path / "out" / "rows")) == Counter(rest)
-    found = [DeadLetter.from_json(line) for line in lines_in(tmp_path / "out" / "letters")]
+    found = letters_in(tmp_path / "out" / "letters")
     assert Counter(letter.error for letter in found) == Counter(f"ValueError: no {each}" for each in again)
     total = f"Dead letters: {ROWS} replayed, {len(again)} refused again, 0 skipped"
     assert outcome.out.splitlines()[-2:] == [
@@ -254,7 +284,7 @@ def test_letters_of_a_chain_of_sources_are_read_by_their_source(tmp_path: Path) 
 
 
 def test_a_letter_without_its_operator_is_refused_before_anything_runs(tmp_path: Path) -> None:
-    (tmp_path / "letters").write_text(letters_of([1, 2]).replace('"parse"', '"gone"'))
+    write_lines(tmp_path / "letters", (each._replace(operator="gone") for each in letters_of([1, 2])))
     outcome = yarrow(tmp_path, "replay-dead-letters", "letters", "job.py", "7", "out", "mark")
     assert outcome.status == 1 and "has been submitted" not in outcome.out
     assert "no operator for the dead letters of 'gone' (2)" in outcome.err

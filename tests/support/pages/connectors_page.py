@@ -14,6 +14,7 @@ from yarrow.common.values.delivery import DeliveryGuarantee, KeptBy, Replay, Sin
 from yarrow.datastream.connectors.base import Sink, Source, delivery_of
 from yarrow.datastream.connectors.collection import CollectionSource
 from yarrow.datastream.connectors.datagen import DataGeneratorSource
+from yarrow.datastream.connectors.dead_letter_table import DeadLetterTable
 from yarrow.datastream.connectors.dynamic_kafka import DynamicKafkaSource, YamlFileMetadataService
 from yarrow.datastream.connectors.file_sink import FileSink
 from yarrow.datastream.connectors.file_system import FileSource, StreamFormat
@@ -128,6 +129,7 @@ def sinks() -> dict[str, SinkDelivery]:
     }
     made: dict[str, Sink[Any]] = {
         "files: `FileSink`": FileSink.for_row_format("out", Encoder.simple_string_encoder()).build(),
+        "dead letters as a table: `DeadLetterTable`": DeadLetterTable("letters"),
         "Kafka: `KafkaSink` with a prefix of transactions": _kafka_sink()
         .set_transactional_id_prefix("p")
         .build(),

@@ -20,6 +20,7 @@ from yarrow.runtime.common.paths import with_default_scheme
 from yarrow.runtime.config.options import cluster
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.fs.file_search import find_files
+from yarrow.runtime.fs.file_system import FileStatus
 from yarrow.runtime.fs.hdfs_settings import HdfsSettings, offer_hdfs_settings
 
 
@@ -46,24 +47,32 @@ class LetterInput(Protocol):
         ...
 
 
+def files_at(path: str, config: Settings) -> list[FileStatus]:
+    """Return the files of a path, a folder with all below it, or a pattern. Raises CommandError if there are none."""
+    offer_hdfs_settings(HdfsSettings.of(config, is_client=True))
+    default = config.get(cluster.DEFAULT_SCHEME)
+    path = path if default is None else with_default_scheme(path, default)
+    try:
+        found = find_files(path)
+    except FileNotFoundError:
+        raise CommandError(f"There are no dead letters at {path}: no such file or folder.") from None
+    except (OSError, FileSystemError) as error:
+        raise CommandError(f"The dead letters at {path} cannot be read: {error}") from error
+    if not found:
+        raise CommandError(
+            f"There are no dead letters at {path}: no file, or only names that begin with . or _."
+        )
+    return found
+
+
 class LetterFiles:
-    """The letters of a file, of a folder with all below it, or of a pattern."""
+    """The letters of lines in files."""
 
     def __init__(self, path: str, config: Settings) -> None:
         """Raises CommandError for a path without files."""
-        offer_hdfs_settings(HdfsSettings.of(config, is_client=True))
-        default = config.get(cluster.DEFAULT_SCHEME)
-        path = path if default is None else with_default_scheme(path, default)
-        try:
-            self._files = [file.path for file in find_files(path)]
-        except FileNotFoundError:
-            raise CommandError(f"There are no dead letters at {path}: no such file or folder.") from None
-        except (OSError, FileSystemError) as error:
-            raise CommandError(f"The dead letters at {path} cannot be read: {error}") from error
-        if not self._files:
-            raise CommandError(
-                f"There are no dead letters at {path}: no file, or only names that begin with . or _."
-            )
+        found = files_at(path, config)
+        self._files = [file.path for file in found]
+        self._bytes = sum(file.size for file in found)
 
     def letters(self) -> Iterator[PlacedLetter]:
         """Yield the letters of all files. Raises CommandError naming file and line of what is no letter."""
@@ -80,7 +89,7 @@ class LetterFiles:
 
     def size_bytes(self) -> int:
         """Return the bytes of the files, as they are stored."""
-        return sum(file.size for path in self._files for file in find_files(path))
+        return self._bytes
 
 
 def placed(place: str, line: bytes) -> PlacedLetter:
@@ -88,7 +97,8 @@ def placed(place: str, line: bytes) -> PlacedLetter:
     try:
         return PlacedLetter(place, DeadLetter.from_json(line))
     except ValueError as error:
-        raise CommandError(f"{place}: {error}. Lines of DeadLetter.to_json are expected.") from None
+        hint = " A table of letters is read by table:FOLDER." if line.startswith(b"PAR1") else ""
+        raise CommandError(f"{place}: {error}. Lines of DeadLetter.to_json are expected.{hint}") from None
 
 
 class ChosenLetters(NamedTuple):

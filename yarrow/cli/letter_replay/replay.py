@@ -64,7 +64,7 @@ class LetterReplay:
 
     @staticmethod
     def of(place: str, config: Settings, how: ReplaySettings = EVERYTHING) -> LetterReplay:
-        """Read the letters of files or `topic:NAME`, and the metadata of the savepoint of `-s`.
+        """Read the letters of files, `topic:NAME` or `table:FOLDER`, and the metadata of the savepoint of `-s`.
 
         Raises CommandError and SnapshotError.
         """
@@ -132,10 +132,10 @@ class LetterReplay:
 
 def _input_at(place: str, config: Settings, how: ReplaySettings) -> LetterInput:
     if place.startswith("table:"):
-        raise CommandError(
-            f"{place} cannot be read: there are no tables yet. Letters lie in files (a file, a folder or a pattern)"
-            " or in a topic (topic:NAME)."
-        )
+        # Letters in lines do without Arrow.
+        from yarrow.cli.letter_replay.letter_table_input import LetterTableInput
+
+        return LetterTableInput(place.removeprefix("table:"), config)
     if not place.startswith("topic:"):
         return LetterFiles(place, config)
     # Letters in files do without Kafka.

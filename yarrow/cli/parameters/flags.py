@@ -118,7 +118,7 @@ LETTERS_AND_PROGRAM: Final = Flag(
     type=list[str],
     default=...,
     metavar="LETTERS PROGRAM [ARGUMENTS]",
-    help="Dead letters (a file, a folder, a pattern, or topic:NAME), and the repaired program.",
+    help="Dead letters (a file, a folder, a pattern, topic:NAME or table:FOLDER), and the repaired program.",
 )
 LETTER_UID: Final = Flag(
     name="uids",

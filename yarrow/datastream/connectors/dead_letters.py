@@ -23,6 +23,10 @@ RECORD_PICKLED: Final = "pickled"
 #: The record could be encoded neither way: `raw` is its repr, for people.
 RECORD_SHOWN: Final = "shown"
 
+#: The systems of letters of this package's sources.
+SYSTEM_OF_FILES: Final = "files"
+SYSTEM_OF_TOPICS: Final = "kafka"
+
 #: Most characters of a traceback in a letter.
 LONGEST_TRACEBACK: Final = 4000
 
@@ -58,6 +62,12 @@ class DeadLetter(NamedTuple):
     record_type: str = ""
     #: The place of the source in its HybridSource, from 0, outermost first; empty = it stands alone.
     places: tuple[int, ...] = ()
+    #: The system that the record came from, as its connector names it; empty = a function or a sink had the record.
+    system: str = ""
+    #: The class of the error, without its module.
+    error_class: str = ""
+    #: ms since 1970 UTC: when the engine put the record aside; None = not known.
+    failed_at: int | None = None
 
     def of_source(self, place: int) -> DeadLetter:
         """Return the letter of the source at this place of a HybridSource, as the HybridSource tells it."""

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from yarrow.common.values.error_handling import ErrorPolicy
 from yarrow.datastream.connectors.base import SourceRecords
-from yarrow.datastream.connectors.dead_letters import DEAD_LETTERS, DeadLetter, traceback_of
+from yarrow.datastream.connectors.dead_letters import DEAD_LETTERS, SYSTEM_OF_FILES, DeadLetter, traceback_of
 from yarrow.datastream.connectors.file_format import (
     FileFormatError,
     FilePosition,
@@ -207,7 +207,8 @@ class BlockErrors:
         if self._policy is ErrorPolicy.SKIP:
             return
         line = self._numbers.at(self._offset) + line_in_block
-        record = DeadLetter(self._path, line, raw, reason, traceback_of(error))
+        shown, kind = traceback_of(error), type(error).__name__
+        record = DeadLetter(self._path, line, raw, reason, shown, system=SYSTEM_OF_FILES, error_class=kind)
         if self._policy is ErrorPolicy.FAIL:
             raise MalformedRecordError(record) from error
         self.side.append((DEAD_LETTERS, record))

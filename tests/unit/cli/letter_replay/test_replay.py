@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from tests.support.free_ports import free_port
@@ -18,6 +19,7 @@ from yarrow.common.job_client import JobClient
 from yarrow.common.typeinfo import TypeInformation, Types
 from yarrow.common.types import Row
 from yarrow.datastream import CoMapFunction, DataStream, RuntimeExecutionMode, StreamExecutionEnvironment
+from yarrow.datastream.connectors.dead_letter_table.letter_columns import batch_of_letters
 from yarrow.datastream.connectors.dead_letters import RECORD_PICKLED, RECORD_TYPED, DeadLetter
 from yarrow.datastream.connectors.file_source import FileSource
 from yarrow.datastream.connectors.hybrid_source import HybridSource
@@ -256,14 +258,37 @@ def test_files_without_letters_are_refused(tmp_path: Path) -> None:
             LetterReplay.of(str(folder), config)
 
 
-def test_tables_are_refused_with_what_there_is() -> None:
-    with pytest.raises(CommandError, match=r"no tables yet.*in files.*topic:NAME"):
-        LetterReplay.of("table:letters", Settings({}, "the test"))
-    letters = parsed_letters()
+def test_letters_of_a_table_go_to_their_operator(tmp_path: Path) -> None:
+    config = Settings({}, "the test")
+    day = tmp_path / "day=2026-11-30"
+    day.mkdir()
+    letters = [letter("parse", number, Types.LONG()) for number in (1, 2)]
+    pq.write_table(pa.Table.from_batches([batch_of_letters(letters)]), day / "part-0")
+    for place in (tmp_path, day, day / "part-0", f"{tmp_path}/day=*"):
+        graph = program(parsed)
+        LetterReplay.of(f"table:{place}", config).change(graph)
+        assert node(graph, "dead letters of parse")
+
+
+def test_what_is_no_table_is_refused_with_what_there_is(tmp_path: Path) -> None:
+    config = Settings({}, "the test")
+    (tmp_path / "lines").write_text(letter("parse", 1, Types.LONG()).to_json() + "\n")
     with pytest.raises(
-        TypeError, match=r"not str: a FileSink, a KafkaSink or one of your own. There are no tables yet"
+        CommandError, match=r"lines is no Parquet file.*lines of letters are read without table:"
     ):
-        letters.sink_to("letters")  # type: ignore[arg-type]
+        LetterReplay.of(f"table:{tmp_path}", config)
+    with pytest.raises(CommandError, match="no such file or folder"):
+        LetterReplay.of(f"table:{tmp_path}/gone", config)
+    (tmp_path / "lines").unlink()
+    pq.write_table(pa.table({"a": [1]}), tmp_path / "other")
+    with pytest.raises(CommandError, match=r"other: the columns \['operator'.*Files of a DeadLetterTable"):
+        LetterReplay.of(f"table:{tmp_path}", config)
+    with pytest.raises(CommandError, match="A table of letters is read by table:FOLDER"):
+        LetterReplay.of(str(tmp_path), config)
+    with pytest.raises(
+        TypeError, match=r"not str: a FileSink, a KafkaSink, a DeadLetterTable for dead letters"
+    ):
+        parsed_letters().sink_to("letters")  # type: ignore[arg-type]
 
 
 def parsed_letters() -> DataStream:

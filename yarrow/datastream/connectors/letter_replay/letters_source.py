@@ -58,7 +58,7 @@ class LetterTarget(NamedTuple):
 
 
 class LettersSource(Source[Any, SourceSplit]):
-    """Reads lines of letters by another source, and gives the rows of those that one operator had put aside."""
+    """Reads letters, or lines of them, by another source, and gives the rows that one operator had put aside."""
 
     def __init__(self, lines: Source[Any, Any], target: LetterTarget) -> None:
         self._lines = lines
@@ -98,8 +98,10 @@ class LettersReader(SourceReader[Any, SourceSplit]):
         made: list[SourceRecords] = []
         replayed, shown = 0, 0
         for line in lines.rows:
-            letter = DeadLetter.from_json(line) if line else None
-            if letter is None or not self._target.takes(letter):
+            if not line:
+                continue
+            letter = line if isinstance(line, DeadLetter) else DeadLetter.from_json(line)
+            if not self._target.takes(letter):
                 continue
             if letter.encoding == RECORD_SHOWN:
                 shown += 1

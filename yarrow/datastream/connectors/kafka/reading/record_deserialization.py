@@ -23,7 +23,7 @@ from yarrow.common.serialization import (
 from yarrow.common.typeinfo import TypeInformation
 from yarrow.common.values.error_handling import ErrorPolicy
 from yarrow.datastream.connectors.base import SourceRecords
-from yarrow.datastream.connectors.dead_letters import DEAD_LETTERS, DeadLetter, traceback_of
+from yarrow.datastream.connectors.dead_letters import DEAD_LETTERS, SYSTEM_OF_TOPICS, DeadLetter, traceback_of
 from yarrow.datastream.connectors.kafka.cluster.kafka_errors import KafkaRecordError
 from yarrow.datastream.formats.columns import batch_of_rows
 
@@ -401,6 +401,8 @@ def _letter(partition: str, record: ConsumerRecord, error: Exception) -> DeadLet
         timestamp=record.timestamp,
         headers=record.headers,
         schema_id=getattr(error, "schema_id", None),
+        system=SYSTEM_OF_TOPICS,
+        error_class=type(error).__name__,
     )
 
 
