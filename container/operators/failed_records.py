@@ -71,12 +71,18 @@ class FailedRecords:
         self._counted = (0, 0)
         self._serializers: dict[int, RowsSerializer] = {}
         self._current_key: Callable[[], Any] = lambda: NO_KEY
+        #: The key of a record; None = that of the operator's state.
+        self._key_of: Callable[[Any], Any] | None = None
         self._clock: Clock
 
     def set_up(self, current_key: Callable[[], Any], metrics: OperatorMetricGroup, clock: Clock) -> None:
         """Take the operator's surroundings; `current_key` returns NO_KEY for a stream without keys."""
         self._current_key, self._clock = current_key, clock
         metrics.gauge("numRecordsInErrors", lambda: self.count)
+
+    def keyed_by(self, key_of: Callable[[Any], Any]) -> None:
+        """Let letters have the key of their record, where the operator has no keyed state."""
+        self._key_of = key_of
 
     def type_of(self, index: int) -> TypeInformation | None:
         """Return the declared type of an input; None = undeclared."""
@@ -103,7 +109,7 @@ class FailedRecords:
             error=_one_line(error),
             traceback=_traceback(error),
             operator=self._uid,
-            key=self._key(),
+            key=self._key(record),
             timestamp=timestamp,
             encoding=encoding,
             input=index,
@@ -112,13 +118,18 @@ class FailedRecords:
             failed_at=self._clock.epoch_ms(),
         )
 
-    def put_aside(self, error: Exception, index: int, record: Any, timestamp: int | None) -> None:
-        """As `leave_out`; sends the letter of the record if somebody reads it."""
+    def left_out(self, error: Exception, index: int, record: Any, timestamp: int | None) -> DeadLetter | None:
+        """As `leave_out`; returns the letter of the record if somebody reads letters."""
         if self.send is None or not self.wants_letters:
             self.leave_out(error, index, record, timestamp)
-            return
-        letter = self.letter(error, index, record, timestamp)
-        self.send([letter], None if timestamp is None else [timestamp])
+            return None
+        return self.letter(error, index, record, timestamp)
+
+    def put_aside(self, error: Exception, index: int, record: Any, timestamp: int | None) -> None:
+        """As `leave_out`; sends the letter of the record if somebody reads it."""
+        letter = self.left_out(error, index, record, timestamp)
+        if letter is not None and self.send is not None:
+            self.send([letter], None if timestamp is None else [timestamp])
 
     def check(self) -> None:
         """Compare the counts with the bounds. Raises TooManyErrorsError."""
@@ -140,12 +151,10 @@ class FailedRecords:
             return serializer.dump_rows([record]), RECORD_PICKLED if serializer.pickles else RECORD_TYPED
         return short_record(record).encode("utf-8", "replace"), RECORD_SHOWN
 
-    def _key(self) -> bytes | None:
-        key = self._current_key()
-        if key is NO_KEY:
-            return None
-        with suppress(YarrowError):
-            return encode_key(canonicalize(key))
+    def _key(self, record: Any) -> bytes | None:
+        with suppress(Exception):  # a user's key selector may raise anything
+            key = self._current_key() if self._key_of is None else self._key_of(record)
+            return None if key is NO_KEY else encode_key(canonicalize(key))
         return None
 
 

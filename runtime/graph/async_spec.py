@@ -6,6 +6,7 @@ Must not import operators or call user functions, as operator_spec says.
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import ClassVar
 
 import msgspec
 
@@ -38,6 +39,7 @@ class AsyncWaitOperator(OperatorSpec, frozen=True, kw_only=True, tag="async_wait
 
     opens_outside = True
     operator_package = "asynchronous"
+    on_error_inputs: ClassVar[tuple[int, ...]] = (0,)
 
     function: bytes
     #: The pickled AsyncRetryStrategy.
@@ -64,6 +66,12 @@ class AsyncByKeyOperator(AsyncWaitOperator, frozen=True, kw_only=True, tag="asyn
 
 class AsyncColumnsOperator(AsyncWaitOperator, frozen=True, kw_only=True, tag="async_columns"):
     """An asynchronous function of record batches."""
+
+    on_error_inputs = ()
+    on_error_refusal = (
+        "its function takes record batches, and a call for several pieces of them fails as a whole. Give the function"
+        " rows, or catch the error in it"
+    )
 
     #: The Arrow schema of its results (IPC bytes); None = not declared.
     schema: bytes | None = None

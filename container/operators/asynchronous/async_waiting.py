@@ -50,6 +50,8 @@ class AsyncWaitingOperator(WaitingCallsOperator, BulkRowOperator):
         blob = self._spec.key_selector
         if blob is not None:
             self._key_of = method_of(load_function(blob, self.name), "get_key", self.name)
+            if self.failed is not None:
+                self.failed.keyed_by(self._key_of)
 
     def take_rows(self, rows: list[Any], timestamps: list[int | None] | None) -> None:
         self.begin(map(self.pending, rows, timestamps or [None] * len(rows)))

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from math import inf
-from typing import Any, ClassVar, Self, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 from yarrow.common.typeinfo import TypeInformation
 from yarrow.container.codegen.user_functions import close_function, load_function, open_function
@@ -29,6 +29,8 @@ from yarrow.container.operators.asynchronous.timed_calls import TimedCalls
 from yarrow.container.operators.base import Operator, OperatorContext
 from yarrow.container.operators.runtime_context import OperatorRuntimeContext
 from yarrow.container.protocol.failure import OperatorFailure
+from yarrow.datastream.connectors.dead_letters import DEAD_LETTERS
+from yarrow.datastream.output_tag import OutputTag
 from yarrow.datastream.state import ListState, ListStateDescriptor
 from yarrow.runtime.common.clock import perf_counter
 from yarrow.runtime.config.options import python
@@ -36,6 +38,10 @@ from yarrow.runtime.data.elements import MAX_TIMESTAMP, Watermark, WatermarkStat
 from yarrow.runtime.graph.async_spec import AsyncWaitOperator
 from yarrow.runtime.graph.job_graph import OperatorDescriptor
 from yarrow.runtime.snapshot.handles import OperatorStateMode
+
+if TYPE_CHECKING:
+    # Most processes leave out no records.
+    from yarrow.container.operators.failed_records import FailedRecords
 
 #: Name of the operator's list state; part of the format of savepoints.
 IN_FLIGHT = "async-in-flight"
@@ -45,7 +51,17 @@ _BLOCKED_SECONDS = 1.0
 #: Seconds for which a task that ends waits for cancelled calls.
 _CLOSE_SECONDS = 0.5
 
+_LETTERS = OutputTag(DEAD_LETTERS)
+
 _logger = logging.getLogger(__name__)
+
+
+class FailedResults(list[Any]):
+    """The results of a record whose call has failed: none, and the error."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__()
+        self.error = error
 
 
 class BatchCall:
@@ -268,13 +284,34 @@ class WaitingCallsOperator(Operator):
         while self._inbox:
             for request, results, error in self._inbox.popleft():
                 if error is not None:
-                    records = [request] if batches is None else request.records
-                    raise OperatorFailure(self.name, self.described(records), error)
-                if batches is None:
+                    self._fail([request] if batches is None else request.records, error)
+                elif batches is None:
                     complete(request, results[0])
                 else:
                     self._complete_batch(request.records, results)
         self._begin_batches(self.context.environment.clock.epoch_ms())
+
+    def _fail(self, records: list[PendingResult], error: BaseException) -> None:
+        """Take the error of a call. Raises OperatorFailure with its records, unless `on_error` leaves these out."""
+        failed = self.failed
+        if failed is None or not isinstance(error, Exception) or failed.is_fatal(error):
+            raise OperatorFailure(self.name, self.described(records), error)
+        self._under_way -= self._batches is not None
+        if len(records) == 1:
+            # The record keeps its place, and is in flight until its letter leaves there.
+            self._queue.complete(records[0], FailedResults(error))
+            return
+        # Nobody says which row is at fault, so that halves are called until it is alone.
+        middle = len(records) // 2
+        halves = [records[:middle], records[middle:]]
+        self._under_way += len(halves)
+        self._submit([BatchCall(half, self.argument_of(half)) for half in halves])
+
+    def leave_out_by(self, failed: FailedRecords) -> None:
+        # The loop only collects rows: a record is left out when its call has failed.
+        failed.inputs = ()
+        super().leave_out_by(failed)
+        self.emits_tagged = True
 
     def _complete_batch(self, records: Sequence[PendingResult], results: list[Any]) -> None:
         self._under_way -= 1
@@ -298,7 +335,8 @@ class WaitingCallsOperator(Operator):
     def _leaving(self, deadline: float) -> Iterator[Any]:
         """What may leave: results of whole records, and marks of time in their places."""
         # Each name that is looked up here costs every record.
-        pop, emitted, seconds = self._queue.pop, self.emitted, perf_counter
+        pop, seconds = self._queue.pop, perf_counter
+        emitted = self.emitted if self.failed is None else self._emitted_or_left_out
         while (left := pop()) is not None:
             if isinstance(left, PendingResult):
                 yield from emitted(left)
@@ -308,6 +346,16 @@ class WaitingCallsOperator(Operator):
                 self.time_behind.set_idle(left.idle)
             if seconds() > deadline:
                 return
+
+    def _emitted_or_left_out(self, complete: PendingResult) -> Iterable[Any]:
+        """The results of a record, or its letter if somebody reads letters."""
+        failed, results = self.failed, complete.results
+        assert failed is not None, "the program says on_error"
+        failed.seen[0] += complete.size
+        if not isinstance(results, FailedResults):
+            return self.emitted(complete)
+        letter = failed.left_out(results.error, 0, complete.row, complete.timestamp)
+        return () if letter is None else (((_LETTERS, letter), complete.timestamp),)
 
     def next_timer(self) -> int | None:
         if self._queue.may_leave:
