@@ -262,6 +262,8 @@ class Fragment:
             if begins_rows and (compiler.children(index, None) or compiler.partitions_of(index, None)):
                 found.append(compiler.compile_behind(index, None, with_timestamps=stamped))
         for operator in operators:
+            own = operator.compile_own_loop()
+            found += [] if own is None else [own]
             operator.context.state.dispose()
         return [code.shown for code in found]
 

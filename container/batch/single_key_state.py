@@ -45,6 +45,8 @@ class _SingleKeyValueState(HeapValueState[T], Generic[T]):
 class SingleKeyStateBackend(HeapKeyedStateBackend):
     """Keyed state that is emptied behind each key, or behind keys that ended together."""
 
+    keeps_access_times = False
+
     def register(self, state: StateRegistration) -> StateRegistration:
         return super().register(dataclasses.replace(state, ttl=None))
 

@@ -18,7 +18,7 @@ import msgspec
 from yarrow.common.accumulators import Accumulator
 from yarrow.common.type_information import declared_type as declared_type
 from yarrow.common.values.rate_limit import RateLimit
-from yarrow.container.codegen.code_writer import CodeWriter
+from yarrow.container.codegen.code_writer import CodeWriter, CompiledCode
 from yarrow.container.metrics.metric_registry import MetricRegistry, OperatorMetricGroup, metric_scope
 from yarrow.container.operators.loop_ends import LoopAccess, LoopMarkerSender, NoLoops
 from yarrow.container.state.backend import KeyedBackendContext, KeyedStateBackend
@@ -429,6 +429,13 @@ class Operator(ABC):
 
     def end_of_chunk(self) -> None:
         """Processes the rows that the loop has collected; called after each run of the loop."""
+        return None
+
+    def compile_own_loop(self) -> CompiledCode | None:
+        """Makes the loop that runs rows outside the code of the chain; None = the operator has none.
+
+        `open` makes it. Before that it serves people who read the code.
+        """
         return None
 
     def close(self) -> None:

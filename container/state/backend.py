@@ -24,6 +24,7 @@ from yarrow.datastream.state import (
     MapStateDescriptor,
     ReducingState,
     ReducingStateDescriptor,
+    StateTtlConfig,
     ValueState,
     ValueStateDescriptor,
 )
@@ -145,6 +146,8 @@ class KeyedStateBackend(ABC):
     reads_ahead: bool = False
     #: True if all state is in memory. A KeyedSection then needs no more memory than a state of the same values.
     holds_all_in_memory: bool = False
+    #: False if no state expires. A state with a time to live is then stored as one without.
+    keeps_access_times: bool = True
 
     @property
     def read_ahead_rows(self) -> int:
@@ -173,11 +176,17 @@ class KeyedStateBackend(ABC):
     def value_table(self, name: str, value_type: TypeInformation | None) -> Any:
         """A container.state.value_table.ValueTable: one value a key, for generated code of built-in aggregates."""
 
-    def window_tables(self, name: str, value_type: TypeInformation | None, form: WindowForm[Any]) -> Any:
+    def window_tables(
+        self,
+        name: str,
+        value_type: TypeInformation | None,
+        form: WindowForm[Any],
+        ttl_config: StateTtlConfig | None = None,
+    ) -> Any:
         """A container.state.window_tables.WindowTables: such a table for each window (namespace) of the state.
 
-        A state by window has no time to live: who opens windows drops them. Raises UnsupportedFeatureError where the
-        backend has no such tables.
+        With a time to live its values are pairs (access time in epoch ms, value), and the caller hides expired ones.
+        Raises UnsupportedFeatureError where the backend has no such tables.
         """
         raise UnsupportedFeatureError(
             f"state '{name}': the state backend {type(self).__name__} keeps no tables by window; give it a method "

@@ -29,6 +29,7 @@ from yarrow.datastream.state import (
     MapStateDescriptor,
     ReducingState,
     ReducingStateDescriptor,
+    StateTtlConfig,
     ValueState,
     ValueStateDescriptor,
 )
@@ -108,6 +109,11 @@ class DebugBackend(KeyedStateBackend):
         return self._backend.reads_ahead
 
     @property
+    def keeps_access_times(self) -> bool:  # type: ignore[override]
+        """True if the backend below lets state expire."""
+        return self._backend.keeps_access_times
+
+    @property
     def holds_all_in_memory(self) -> bool:  # type: ignore[override]
         """See KeyedStateBackend."""
         return self._backend.holds_all_in_memory
@@ -157,8 +163,16 @@ class DebugBackend(KeyedStateBackend):
     def value_table(self, name: str, value_type: TypeInformation | None) -> Any:
         return self._backend.value_table(name, value_type)
 
-    def window_tables(self, name: str, value_type: TypeInformation | None, form: WindowForm[Any]) -> Any:
-        return self._backend.window_tables(name, value_type, form)
+    def window_tables(
+        self,
+        name: str,
+        value_type: TypeInformation | None,
+        form: WindowForm[Any],
+        ttl_config: StateTtlConfig | None = None,
+    ) -> Any:
+        if ttl_config is None:
+            return self._backend.window_tables(name, value_type, form)
+        return self._backend.window_tables(name, value_type, form, ttl_config)
 
     def register_timers(self, name: str, section: TimerSection) -> None:
         self._backend.register_timers(name, section)

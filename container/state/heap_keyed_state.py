@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from itertools import count
 from typing import Any
 
-from yarrow.common.typeinfo import ListTypeInfo, TupleTypeInfo, TypeInformation
+from yarrow.common.typeinfo import ListTypeInfo, TupleTypeInfo, TypeInformation, Types
 from yarrow.container.state.backend import KeyedBackendContext
 from yarrow.container.state.errors import StateBackendError
 from yarrow.container.state.heap_sections import HeapSections
@@ -31,7 +31,7 @@ from yarrow.container.state.heap_states import (
 from yarrow.container.state.heap_table import SWEPT_FLAT_LIMIT, HeapTable
 from yarrow.container.state.registering_backend import NO_KEY, RegisteringBackend
 from yarrow.container.state.state_registration import StateRegistration
-from yarrow.container.state.ttl_sweep import TtlSweep
+from yarrow.container.state.ttl_sweep import TtlSweep, WindowTtlSweep
 from yarrow.container.state.value_table import MISSING, ValueTable
 from yarrow.container.state.window_tables import HeapWindowTables
 from yarrow.datastream.state import (
@@ -41,6 +41,7 @@ from yarrow.datastream.state import (
     MapState,
     ReducingState,
     ReducingStateDescriptor,
+    StateTtlConfig,
     ValueState,
 )
 from yarrow.runtime.data.checkpoint_options import CheckpointOptions
@@ -66,7 +67,7 @@ class HeapKeyedStateBackend(RegisteringBackend):
         super().__init__(context, restored, HeapSections(context, restored))
         self._tables: dict[str, HeapTable] = {}
         self._windows: dict[str, HeapWindowTables[Any]] = {}
-        self._sweeps: list[TtlSweep] = []
+        self._sweeps: list[TtlSweep | WindowTtlSweep] = []
         self._cuts = count(1)
 
     # ------------------------------------------------------------------ states
@@ -102,15 +103,24 @@ class HeapKeyedStateBackend(RegisteringBackend):
         return self._table(self.register(StateRegistration(name, StateKind.VALUE, value_type)))
 
     def window_tables(
-        self, name: str, value_type: TypeInformation | None, form: WindowForm[Any]
+        self,
+        name: str,
+        value_type: TypeInformation | None,
+        form: WindowForm[Any],
+        ttl_config: StateTtlConfig | None = None,
     ) -> HeapWindowTables[Any]:
-        state = StateRegistration(name, StateKind.MAP, value_type, form.stored_type, by_window=True)
-        state = self.register(state)
+        state = self._by_window(name, value_type, form, ttl_config)
         tables = self._windows.get(name)
         if tables is None:
             self._sections.refuse_name(name)
-            tables = self._windows[name] = HeapWindowTables(form, self._empty_table(value_type, True))
+            stored = value_type
+            if state.ttl is not None and value_type is not None:
+                stored = Types.TUPLE([Types.LONG(), value_type])
+            tables = self._windows[name] = HeapWindowTables(form, self._empty_table(stored, True))
             tables.restore((run.keys, run.values) for run in self.restored_runs(state))
+            tables.ttl = state.ttl
+            if state.ttl is not None and state.ttl.is_swept():
+                self._sweeps.append(WindowTtlSweep(tables, state.ttl))
         return tables
 
     def _empty_table(

@@ -33,10 +33,12 @@ from yarrow.datastream.state import (
     ReducingStateDescriptor,
     State,
     StateDescriptor,
+    StateTtlConfig,
     ValueState,
     ValueStateDescriptor,
 )
 from yarrow.runtime.common.errors import UnsupportedFeatureError
+from yarrow.runtime.data.window_forms import WindowForm
 from yarrow.runtime.snapshot.handles import StateKind
 from yarrow.runtime.snapshot.restored_state import RestoredKeyedState, RestoredRun
 
@@ -143,6 +145,18 @@ class RegisteringBackend(KeyedStateBackend):
         config = descriptor.ttl_config
         ttl = None if config is None else TimeToLive(config, self.context.clock)
         return self.register(StateRegistration(descriptor.get_name(), kind, value_type, map_key_type, ttl))
+
+    def _by_window(
+        self,
+        name: str,
+        value_type: TypeInformation | None,
+        form: WindowForm[Any],
+        ttl_config: StateTtlConfig | None,
+    ) -> StateRegistration:
+        """The registration of tables by window."""
+        ttl = None if ttl_config is None else TimeToLive(ttl_config, self.context.clock)
+        state = StateRegistration(name, StateKind.MAP, value_type, form.stored_type, ttl, by_window=True)
+        return self.register(state)
 
     def register(self, state: StateRegistration) -> StateRegistration:
         """The registration of that name. Raises StateConflictError if another state has the name."""

@@ -17,6 +17,7 @@ from yarrow.common.typeinfo import Types
 from yarrow.container.state.frozen_shard import PIECE
 from yarrow.container.state.frozen_windows import FrozenWindows, WindowContent
 from yarrow.container.state.heap_table import HeapTable
+from yarrow.container.state.ttl import TimeToLive
 from yarrow.container.state.value_table import ValueTable
 from yarrow.datastream.window_types import TimeWindow
 from yarrow.runtime.common.errors import InvalidProgramError
@@ -70,6 +71,8 @@ class WindowTables(ABC, Generic[W]):
 
     #: True if the backend keeps all state in memory, so that `store_also` takes rows.
     stores_at_cut: bool = False
+    #: If not None, values are pairs (epoch ms of the last access, value). The backend removes expired ones in time.
+    ttl: TimeToLive | None = None
 
     def store_also(self, rows: StoredAtCut[W]) -> None:
         """Stores rows that the operator keeps, at each cut, beside those of the tables: in other windows than these.
@@ -206,6 +209,15 @@ class HeapWindowTables(ListedTables[W, HeapTable]):
         self._cuts.append(frozen)
         self._used = {window: table for window, table in self._used.items() if table.dividing}
         return frozen
+
+    @property
+    def is_held(self) -> bool:
+        """True while a snapshot holds windows."""
+        return bool(self._cuts)
+
+    def untouched(self, window: W) -> HeapTable | None:
+        """The table of a window for looks alone: a snapshot may hold it. None = the window is not listed."""
+        return self._tables.get(window)
 
     def _forget_cut(self, cut: FrozenWindows[W]) -> None:
         if cut in self._cuts:

@@ -16,12 +16,13 @@ from hypothesis import strategies as st
 
 from tests.support.job_steps import job_steps
 from tests.support.kept_windows import keeps_nothing
-from tests.support.restarted_job import CANONICAL, OWN, RestartedJob
+from tests.support.restarted_job import CANONICAL, MAX_PARALLELISM, OWN, RestartedJob
 from yarrow.common.time import Time
 from yarrow.container.operators.window.windowing_base import WindowingBase
 from yarrow.datastream import DataStream
 from yarrow.datastream.functions import WindowFunction
 from yarrow.datastream.window import (
+    ContinuousEventTimeTrigger,
     CountTrigger,
     CumulativeEventTimeWindows,
     EventTimeSessionWindows,
@@ -32,6 +33,7 @@ from yarrow.datastream.window import (
 )
 from yarrow.runtime.data.checkpoint_options import CheckpointOptions
 from yarrow.runtime.data.elements import MIN_TIMESTAMP
+from yarrow.runtime.data.key_groups import key_group_of
 
 KEYS = [1, 2, "three", None, 4.5]
 LATENESS = (0, 7)
@@ -303,3 +305,80 @@ def test_state_of_triggers_and_assigners_outlives_restores_that_no_row_saw(
     job.push([(key, 100) for key in KEYS])
     assert Counter(row for row, _ in job.take()) == Counter((key, 111) for key in KEYS)
     job.stop(options)
+
+
+def continuous(rows: DataStream) -> DataStream:
+    """Shows the numbers of a window at each fifth of its time."""
+    windows = rows.key_by(lambda row: row[0]).window(TumblingEventTimeWindows.of(Time.milliseconds(100)))
+    early = windows.trigger(ContinuousEventTimeTrigger.of(Time.milliseconds(20)))
+    return early.apply(Shown()).uid("windows")
+
+
+@pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
+def test_a_timer_below_the_watermark_waits_for_the_next_one_behind_a_restore_too(backend: str) -> None:
+    job = RestartedJob(continuous)
+    job.start(1, backend)
+    job.watermark(50)
+    job.push([(key, 1) for key in KEYS], [5] * len(KEYS))
+    assert job.take() == []
+    # A second restore comes before any watermark.
+    for parallelism in (2, 1, 3):
+        job.stop(CANONICAL)
+        job.start(parallelism, backend)
+        # The inputs begin below the restored watermark.
+        job.watermark(40)
+        job.push([(key, parallelism) for key in KEYS], [6] * len(KEYS))
+        job.watermark(50)
+        assert job.take() == []
+    # The timers of 20 and 40, then those of 60, 80 and 99.
+    for watermark, timers in ((51, 2), (200, 3)):
+        job.watermark(watermark)
+        shown = Counter(row for row, _ in job.take())
+        assert shown == {(key, 0, 100, (1, 1, 2, 3)): timers for key in KEYS}
+    state = job.stop(CANONICAL)
+    assert all(not subtask.keyed for subtask in state.subtasks.values())
+
+
+@pytest.mark.parametrize("rescaled", [1, 2])
+def test_timers_that_were_firing_go_on_and_those_that_waited_wait(rescaled: int) -> None:
+    """One of two subtasks is cut while it fires, the other one has timers below its watermark."""
+    job = RestartedJob(continuous)
+    job.start(2, "hashmap")
+    job.watermark(10)
+    job.push([(key, 1) for key in range(20)], [15] * 20)
+    firing, waiting = windowing(job)
+    firing.on_watermark(30)
+    fired = [row for row, _ in firing.fire_event_timers(0.0)]
+    assert len(fired) == 1 and firing.event_timers_due
+    job.watermark(30, subtask=1)
+    of_waiting = {row for row, _ in job.take()}
+    assert of_waiting
+    first, last = waiting._waiting._own
+    below = [key for key in range(20, 60) if first <= key_group_of(key, MAX_PARALLELISM) <= last]
+    job.push([(key, 2) for key in below], [3] * len(below))
+    job.stop(CANONICAL)
+    job.start(rescaled, "hashmap")
+    job.watermark(30)
+    owed = {(key, 0, 100, (1,)) for key in range(20)} - of_waiting - set(fired)
+    assert owed and Counter(row for row, _ in job.take()) == Counter(owed)
+    job.stop(CANONICAL)
+    job.start(2, "hashmap")
+    job.watermark(30)
+    assert job.take() == []
+    job.watermark(31)
+    assert below and Counter(row for row, _ in job.take()) == Counter((key, 0, 100, (2,)) for key in below)
+    job.stop(CANONICAL)
+
+
+def test_timers_of_a_savepoint_without_marks_fire_at_once() -> None:
+    job = RestartedJob(continuous)
+    job.start(1, "hashmap")
+    job.watermark(50)
+    job.push([(1, 1)], [5])
+    (operator,) = windowing(job)
+    operator._waiting.store = lambda *, due: None
+    job.stop(CANONICAL)
+    job.start(1, "hashmap")
+    job.watermark(40)
+    assert [row for row, _ in job.take()] == [(1, 0, 100, (1,))] * 2
+    job.stop(CANONICAL)

@@ -112,6 +112,19 @@ def compile_pattern(pattern: Pattern) -> PatternTable:
             f"{strategy.kind.value}('{strategy.pattern_name}'): the pattern has no such step. Its steps are"
             f" {', '.join(names)}"
         )
+    negative = next(
+        (
+            each
+            for each in pattern.all_steps()
+            if each.name == strategy.pattern_name and each.contiguity.is_negative
+        ),
+        None,
+    )
+    if strategy.pattern_name is not None and negative is not None:
+        raise MalformedPatternError(
+            f"{strategy.kind.value}('{strategy.pattern_name}'): the step is {negative.contiguity.value}, so no match"
+            " has a record of it. Name a step that takes records"
+        )
     first = pattern.steps[0]
     if first.within_previous_ms is not None and first.repetition is None and first.group is None:
         raise MalformedPatternError(f"within: no record comes before that of {first}. Use FIRST_AND_LAST")

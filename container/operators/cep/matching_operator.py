@@ -234,7 +234,10 @@ class MatchingOperator(StoredTimeOperator, CheckpointedFunctionOperator):
                 raise self._failure(f"match {short_record(match)}", user_key(key), error) from error
 
     def _failure(self, what: str, key: Any, error: Exception) -> OperatorFailure:
-        return OperatorFailure(self.name, f"{what} (key {short_record(key)})", error)
+        if self._matching.rescalable:
+            # The records of a whole stream have one key, which is none of the user's.
+            what += f" (key {short_record(key)})"
+        return OperatorFailure(self.name, what, error)
 
     def _run_ordered(
         self, ordered: OrderedMatching, time: int, deadline: float

@@ -87,14 +87,18 @@ class OrderedMatching:
                 if found.complete:
                     self._moves = None
 
-    def compile(self, form: LoopRows, *, inlines: bool) -> None:
-        """Makes the loop for rows of a form; conditions are open. `inlines`: small conditions are written into it."""
+    def compile(self, form: LoopRows, *, inlines: bool) -> CompiledCode:
+        """Makes the loop for rows of a form. `inlines`: small conditions are written into it.
+
+        Conditions are open, unless nobody runs the loop.
+        """
         begin = None if self._matcher.within_ms is None else self._begin
         loop = MatchingLoop(
             self._matches.table, self.take, begin, self._matches.remove, self._disarm, self._failure
         )
         code = CodeWriter(inlines=inlines)
         self._code = generate_matching(code, form, loop, self._matcher.table, self._moves)
+        return self._code
 
     @property
     def moves_alone(self) -> bool:

@@ -12,7 +12,7 @@ from math import inf
 from typing import Any
 
 from yarrow.cep.pattern_matcher import PatternResult
-from yarrow.container.codegen.code_writer import CodeWriter
+from yarrow.container.codegen.code_writer import CodeWriter, CompiledCode
 from yarrow.container.codegen.freezing import generate_fixed
 from yarrow.container.codegen.user_functions import load_function, method_of
 from yarrow.container.operators.base import Emit, KeyReadingOperator, OperatorContext, declared_type
@@ -73,8 +73,12 @@ class PatternMatchingOperator(MatchingOperator, KeyReadingOperator):
 
     def open(self) -> None:
         super().open()
-        if self._ordered is not None:
-            self._ordered.compile(RowsInTurn(), inlines=self.computes_conditions)
+        self.compile_own_loop()
+
+    def compile_own_loop(self) -> CompiledCode | None:
+        if self._ordered is None:
+            return None
+        return self._ordered.compile(RowsInTurn(), inlines=self.computes_conditions)
 
     def close(self) -> None:
         if self._ordered is not None:

@@ -20,6 +20,7 @@ from yarrow.cep.partial_matches import PartialMatches
 from yarrow.cep.pattern_matcher import PatternResult
 from yarrow.common.typeinfo import Types
 from yarrow.common.types import Row
+from yarrow.container.codegen.code_writer import CompiledCode
 from yarrow.container.operators.base import OperatorContext
 from yarrow.container.operators.cep.matching_code import moves_alone
 from yarrow.container.operators.cep.matching_operator import MatchingOperator, is_tagged
@@ -139,9 +140,13 @@ class ColumnarPatternMatchingOperator(MatchingOperator, ColumnarOperator):
 
     def open(self) -> None:
         super().open()
-        if self._ordered is not None:
-            form = RowsWithResults(self._conditions.conditions)
-            self._ordered.compile(form, inlines=self.computes_conditions)
+        self.compile_own_loop()
+
+    def compile_own_loop(self) -> CompiledCode | None:
+        if self._ordered is None:
+            return None
+        form = RowsWithResults(self._conditions.conditions)
+        return self._ordered.compile(form, inlines=self.computes_conditions)
 
     def close(self) -> None:
         if self._ordered is not None:

@@ -23,6 +23,7 @@ from yarrow.container.operators.window.window_contents import CONTENTS
 from yarrow.container.operators.window.window_folding import Combination, generate_update
 from yarrow.container.protocol.failure import OperatorFailure, short_record
 from yarrow.container.state.folded_states import refuse_none
+from yarrow.datastream.functions.key_functions import NullByteKeySelector
 from yarrow.datastream.window import TimeWindow
 from yarrow.runtime.data.elements import MAX_TIMESTAMP, MIN_TIMESTAMP
 from yarrow.runtime.graph.window_spec import PreAggregationOperator
@@ -49,7 +50,9 @@ class PreAggregatingOperator(FunctionOperator):
     def setup(self, context: OperatorContext) -> None:
         super().setup(context)
         spec = self._spec
-        self._selector = method_of(load_function(spec.key_selector, self.name), "get_key", self.name)
+        selector = load_function(spec.key_selector, self.name)
+        self._of_whole_stream = isinstance(selector, NullByteKeySelector)
+        self._selector = method_of(selector, "get_key", self.name)
         self._layout = TimeSlices(spec.size_ms, spec.slide_ms, spec.offset_ms, cumulative=spec.cumulative)
         self._held = HeldValues()
         #: The operator of the windows is not ahead of this time, as long as this subtask has not been idle. It begins
@@ -112,7 +115,8 @@ class PreAggregatingOperator(FunctionOperator):
         """See FoldsRows."""
         end = self._layout.ends_of(start)[0]
         window = TimeWindow(self._layout.start_of(end), end)
-        record = f"{short_record(row)} (window {short_record(window)} of the key {short_record(key)})"
+        of_key = "" if self._of_whole_stream else f" of the key {short_record(key)}"
+        record = f"{short_record(row)} (window {short_record(window)}{of_key})"
         return OperatorFailure(self.name, record, error)
 
     def forget(self, key: Any, start: int) -> None:

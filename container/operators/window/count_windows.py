@@ -83,5 +83,7 @@ class CountWindows(FunctionOperator, KeyReadingOperator):
     def explain(self, row: Any, key: Any, error: Exception) -> Exception:
         """See Explains."""
         self.context.state.current_key = key
-        window = f"a window of {self._spec.size} records of the key {short_record(key)}"
+        window = f"a window of {self._spec.size} records"
+        if self._spec.rescalable:
+            window += f" of the key {short_record(key)}"
         return OperatorFailure(self.name, f"{short_record(row)} ({window})", error)

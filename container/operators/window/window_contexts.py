@@ -6,7 +6,7 @@ decide anything.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import Any
 
 from yarrow.common.metrics import MetricGroup
@@ -69,7 +69,9 @@ class WindowTriggerContext(_ClocksAndMetrics, Trigger.OnMergeContext):
         timers: WindowTimers,
         form: WindowForm[Any],
         metric_group: MetricGroup,
+        restored: Set[str],
     ) -> None:
+        """`restored`: names of the keyed states with which the operator begins."""
         super().__init__(timers, metric_group)
         self.window: Any = None
         self.merged: Sequence[Any] = ()
@@ -77,7 +79,7 @@ class WindowTriggerContext(_ClocksAndMetrics, Trigger.OnMergeContext):
         #: A window whose stored form is known, with that form.
         self._known: Any = None
         self._stored: Any = None
-        self.states = WindowStates(backend, form, TRIGGER_STATE, self)
+        self.states = WindowStates(backend, form, TRIGGER_STATE, self, restored)
 
     @property
     def namespace(self) -> Any:
@@ -107,8 +109,7 @@ class WindowTriggerContext(_ClocksAndMetrics, Trigger.OnMergeContext):
         return self.states.of_descriptor(state_descriptor)
 
     def merge_partitioned_state(self, state_descriptor: StateDescriptor) -> None:
-        handle = self.states.of_descriptor(state_descriptor)
-        handle.cell.merge_from(self.merged, state_descriptor.get_name())
+        self.states.merge(state_descriptor, self.merged)
 
 
 class WindowEvictorContext(_ClocksAndMetrics, Evictor.EvictorContext):
@@ -124,15 +125,19 @@ class WindowFunctionContext(ProcessWindowFunction.Context[Any], ProcessAllWindow
         timers: WindowTimers,
         form: WindowForm[Any],
         runtime_context: RuntimeContext,
+        restored: Set[str],
         *,
         merging: bool,
     ) -> None:
-        """`merging`: windows may merge, so that they have no state of their own."""
+        """`restored`: names of the keyed states with which the operator begins.
+
+        `merging`: windows may merge, so that they have no state of their own.
+        """
         self.window_at_hand: Any = None
         self._timers = timers
         self._runtime_context = runtime_context
         self._merging = merging
-        self.states = WindowStates(backend, form, FUNCTION_STATE, _Place(self))
+        self.states = WindowStates(backend, form, FUNCTION_STATE, _Place(self), restored)
 
     def window(self) -> Any:
         return self.window_at_hand

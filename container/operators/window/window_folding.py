@@ -22,6 +22,7 @@ from yarrow.container.operators.rows.keyed_aggregation import (
 )
 from yarrow.container.operators.window.key_folding import generate_look_at_new_keys
 from yarrow.container.state.value_table import MISSING
+from yarrow.runtime.common.errors import InvalidProgramError
 from yarrow.runtime.data.elements import MIN_TIMESTAMP
 from yarrow.runtime.graph.window_spec import PreAggregationOperator, WindowKind, WindowOperator
 
@@ -129,7 +130,7 @@ class WindowEntries(FoldsRows, Protocol):
         ...
 
     def refuse_time(self, row: Any, key: Any, timestamp: Any, error: Exception) -> Exception:
-        """The error for a row whose time is no number."""
+        """The error for a row whose time gives no window."""
         ...
 
 
@@ -163,7 +164,9 @@ def generate_window_fold(
         code.line(f"{low} = {time} - ({time} - {offset}) % {length}")
         code.line(f"{entry} = {known}.get({low}) or {code.bind('enter', windows.enter)}({low}, {known})")
         code.line(f"{', '.join(table)}, {is_whole}, {high} = {entry}")
-    with code.block(f"except TypeError as {error}:"):
+    # A window beyond 64 bits is refused as a program's error.
+    refused = code.bind_as("REFUSED", (TypeError, InvalidProgramError))
+    with code.block(f"except {refused} as {error}:"):
         refuse = code.bind("refuse_time", windows.refuse_time)
         code.line(f"raise {refuse}({value}, {key}, {time}, {error}) from {error}")
     with code.block(f"if {low} < {high}:"):

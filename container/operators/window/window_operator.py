@@ -6,7 +6,7 @@ a time. Results bear the last timestamp of their window. See docs/design/0030-wi
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from math import inf
 from typing import Any, Final, NamedTuple, cast
@@ -21,7 +21,7 @@ from yarrow.container.operators.rows.key_selection import generate_current_key
 from yarrow.container.operators.window.evicting_windows import Evicting, open_evicting_windows
 from yarrow.container.operators.window.merging_windows import Merge, MergingWindowSet, require_end_behind
 from yarrow.container.operators.window.missing_timers import set_missing_timers
-from yarrow.container.operators.window.stored_forms import FIRED_CONTENTS
+from yarrow.container.operators.window.stored_forms import FIRED_CONTENTS, restored_names
 from yarrow.container.operators.window.window_contents import WindowContents, open_contents
 from yarrow.container.operators.window.window_contexts import WindowEvictorContext, WindowTriggerContext
 from yarrow.container.operators.window.window_rules import (
@@ -30,6 +30,7 @@ from yarrow.container.operators.window.window_rules import (
     cleanup_time,
     is_row_late,
     is_window_late,
+    listed_windows,
 )
 from yarrow.container.operators.window.windowing_base import Result, Results, WindowingBase
 from yarrow.container.protocol.failure import OperatorFailure, short_record
@@ -111,7 +112,11 @@ class WindowingOperator(WindowingBase):
     def open(self) -> None:
         self._open_functions(merging=self._merger is not None)
         self._trigger_context = WindowTriggerContext(
-            self.context.state, self._timers, self._form, self.context.metric_group
+            self.context.state,
+            self._timers,
+            self._form,
+            self.context.metric_group,
+            restored_names(self.context),
         )
 
     # ------------------------------------------------------------------ rows
@@ -139,7 +144,8 @@ class WindowingOperator(WindowingBase):
         self._at = None
         stamp = MIN_TIMESTAMP if timestamp is None else timestamp
         try:
-            windows = list(self._assigner.assign_windows(row, stamp, self._assigner_context))
+            found = self._assigner.assign_windows(row, stamp, self._assigner_context)
+            windows = found.copy() if type(found) is list else listed_windows(found, self._assigner)
             for window in windows:
                 if type(window) is not self._window_type:
                     checked_window(window, self._window_type, self._assigner)
@@ -304,13 +310,19 @@ class WindowingOperator(WindowingBase):
         key = self.context.state.current_key
         return self._merger is not None or self._contents.values.get(state_window, key) is not MISSING
 
-    def _fire(self, timers: TimerQueue, limit: int, deadline: float) -> Results:
+    def _fire(
+        self, timers: TimerQueue, limit: int, deadline: float, waits: Callable[[Any], bool] | None = None
+    ) -> Results:
+        """Fires timers up to a time; those of keys that wait stay."""
         state, event_time = self.context.state, timers is self._timers.event_timers
-        fired = 0
+        fired, waiting = 0, []
         namespace = window = None
         while (timer := timers.pop(limit)) is not None:
-            fired += 1
             timestamp, key, of_timer = timer
+            if waits is not None and waits(key):
+                waiting.append(timer)
+                continue
+            fired += 1
             state.current_key = user_key(key)
             if of_timer != namespace:
                 namespace, window = of_timer, self._form.window(of_timer)
@@ -323,6 +335,8 @@ class WindowingOperator(WindowingBase):
                 raise self._failure(f"timer at {timestamp}", error) from error
             if perf_counter() >= deadline:
                 break
+        for timestamp, key, of_timer in waiting:
+            timers.register(timestamp, key, of_timer)
         self.fired_timers += fired
         if fired:
             state.current_key = NO_KEY
@@ -359,12 +373,32 @@ class WindowingOperator(WindowingBase):
 
     @property
     def event_timers_due(self) -> bool:
+        return self._has_due_timers and not self._waiting.held
+
+    @property
+    def _has_due_timers(self) -> bool:
         first = self._timers.event_timers.next_timestamp
         return first is not None and first <= self._timers.watermark
 
+    def on_watermark(self, timestamp: int) -> Iterable[Result]:
+        if timestamp > self._timers.watermark:
+            self._waiting.begin()
+        return super().on_watermark(timestamp)
+
     def fire_event_timers(self, deadline: float) -> Results:
         self._owes_timers = False
-        return self._fire(self._timers.event_timers, self._timers.watermark, deadline)
+        waiting = self._waiting
+        if waiting.held:
+            return
+        timers, watermark, waits = self._timers.event_timers, self._timers.watermark, waiting.waits
+        # Timers that wait stand between the others, so these fire in one piece. It is rare: see WaitingTimers.
+        yield from self._fire(timers, watermark, deadline if waits is None else inf, waits)
+        if waits is not None or not self._has_due_timers:
+            waiting.end()
+
+    def snapshot_state(self, checkpoint_id: int) -> None:
+        super().snapshot_state(checkpoint_id)
+        self._waiting.store(due=self._has_due_timers)
 
     def next_timer(self) -> int | None:
         return self._timers.processing_timers.next_timestamp

@@ -6,6 +6,7 @@ Owner: any thread; pure. Must not know state, timers or clocks. The rules are Fl
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from yarrow.datastream.window import TriggerResult, Window
@@ -43,6 +44,16 @@ def checked_result(result: Any, trigger: object) -> TriggerResult:
         f"the trigger {type(trigger).__name__} answered {result!r}: return a TriggerResult, such as"
         " TriggerResult.CONTINUE"
     )
+
+
+def listed_windows(found: Any, assigner: object) -> list[Any]:
+    """The windows that an assigner has given. Raises InvalidProgramError if it gave none that can be listed."""
+    if not isinstance(found, Iterable):
+        raise InvalidProgramError(
+            f"the assigner {type(assigner).__name__} gave {found!r}: assign_windows must return the windows of a"
+            " record, such as a list of TimeWindow. An empty list says that the record has none"
+        )
+    return list(found)
 
 
 def checked_window(window: Any, expected: type[Window], assigner: object) -> Window:

@@ -6,17 +6,29 @@ and maps are one value each. Must not know what triggers and functions keep.
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from functools import partial
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, Final, NamedTuple, TypeVar, cast
 
 from yarrow.common.typeinfo import TypeInformation, Types
 from yarrow.container.operators.window.window_contents import merged_accumulator
-from yarrow.container.operators.window.window_values import WindowValues
+from yarrow.container.operators.window.window_values import (
+    ELEMENTS,
+    ENTRIES,
+    Elements,
+    ExpiringCell,
+    Merged,
+    StampedCell,
+    WindowCell,
+    WindowPlace,
+    WindowValues,
+    move_elements,
+)
 from yarrow.container.state.backend import KeyedStateBackend
 from yarrow.container.state.errors import StateConflictError
+from yarrow.container.state.ttl import TtlListState, TtlMapState
 from yarrow.container.state.value_table import MISSING
+from yarrow.container.state.window_tables import WindowTables
 from yarrow.datastream.functions import KeyedStateStore
 from yarrow.datastream.state import (
     AggregatingState,
@@ -29,6 +41,7 @@ from yarrow.datastream.state import (
     ReducingStateDescriptor,
     State,
     StateDescriptor,
+    StateTtlConfig,
     ValueState,
     ValueStateDescriptor,
 )
@@ -37,62 +50,6 @@ from yarrow.runtime.common.errors import InvalidProgramError
 from yarrow.runtime.data.immutability import freeze_or_copy
 from yarrow.runtime.data.map_keys import map_key, shown_as
 from yarrow.runtime.data.window_forms import WindowForm
-
-
-class WindowPlace(Protocol):
-    """Names the window whose state is read and written."""
-
-    @property
-    def window(self) -> Any:
-        """The window of the present call."""
-
-
-class WindowCell:
-    """One stored value a key and window: that of the current key and of the place's window."""
-
-    def __init__(
-        self,
-        values: WindowValues[Any],
-        backend: KeyedStateBackend,
-        place: WindowPlace,
-        merged: Callable[[Any, Any], Any] | None,
-    ) -> None:
-        """`merged` makes one value of those of two windows; None = the state cannot merge."""
-        self.values = values
-        self._backend = backend
-        self._place = place
-        self._merged = merged
-
-    def get(self) -> Any:
-        """The stored value, or MISSING."""
-        return self.values.get(self._place.window, self._backend.current_key)
-
-    def put(self, value: Any) -> None:
-        """Stores a value; None removes it."""
-        if value is None:
-            self.clear()
-        else:
-            self.values.put(self._place.window, self._backend.current_key, value)
-
-    def clear(self) -> None:
-        """Removes the value."""
-        self.values.remove(self._place.window, self._backend.current_key)
-
-    def merge_from(self, windows: Iterable[Any], name: str) -> None:
-        """Moves the values of merged windows into that of the place's window.
-
-        Raises InvalidProgramError for a kind of state that cannot merge.
-        """
-        if self._merged is None:
-            raise InvalidProgramError(
-                f"merge_partitioned_state: the state '{name}' of two windows cannot become one; use a reducing,"
-                " aggregating or list state"
-            )
-        for window in windows:
-            taken = self.values.take(window, self._backend.current_key)
-            if taken is not MISSING:
-                own = self.get()
-                self.put(taken if own is MISSING else self._merged(own, taken))
 
 
 class _Handle(State):
@@ -187,7 +144,7 @@ class ReducedOfWindow(_Handle, ReducingState[Any]):
         return None if found is MISSING else found
 
     def add(self, value: Any) -> None:
-        value, found = freeze_or_copy(value), self.cell.get()
+        value, found = freeze_or_copy(value), self.cell.living()
         self.cell.put(value if found is MISSING else self._reduce(found, value))
 
 
@@ -203,33 +160,52 @@ class AggregateOfWindow(_Handle, AggregatingState[Any, Any]):
         return None if found is MISSING else self._function.get_result(found)
 
     def add(self, value: Any) -> None:
-        found = self.cell.get()
+        found = self.cell.living()
         accumulator = self._function.create_accumulator() if found is MISSING else found
         self.cell.put(self._function.add(freeze_or_copy(value), accumulator))
 
 
-H = TypeVar("H", bound=_Handle)
+H = TypeVar("H", bound=State)
 
-_log = logging.getLogger(__name__)
+#: Ends the name of a state whose elements or entries bear times of their own.
+STAMPED: Final = "/stamped"
+
+
+class _Kept(NamedTuple):
+    """A state that was asked for."""
+
+    kind: type[StateDescriptor]
+    ttl_config: StateTtlConfig | None
+    handle: State
+    cell: WindowCell
 
 
 class WindowStates(KeyedStateStore):
     """The states of windows that a trigger or a window function has asked for, by name."""
 
     def __init__(
-        self, backend: KeyedStateBackend, form: WindowForm[Any], prefix: str, place: WindowPlace
+        self,
+        backend: KeyedStateBackend,
+        form: WindowForm[Any],
+        prefix: str,
+        place: WindowPlace,
+        restored: Set[str],
     ) -> None:
-        """`prefix` keeps the names apart from those of other states of the operator."""
+        """`prefix` keeps the names apart from those of other states of the operator.
+
+        `restored`: names of the keyed states with which the operator begins.
+        """
         self._backend = backend
         self._form = form
         self._prefix = prefix
         self._place = place
-        self._handles: dict[str, tuple[type[StateDescriptor], _Handle]] = {}
+        self._restored = restored
+        self._kept: dict[str, _Kept] = {}
 
     @property
     def values(self) -> list[WindowValues[Any]]:
         """The values of all states so far."""
-        return [handle.cell.values for _, handle in self._handles.values()]
+        return [kept.cell.values for kept in self._kept.values()]
 
     def remove_all(self, window: Any) -> None:
         """Removes all states of a window for the current key."""
@@ -237,43 +213,63 @@ class WindowStates(KeyedStateStore):
             values.remove(window, self._backend.current_key)
 
     def get_state(self, state_descriptor: ValueStateDescriptor[Any]) -> ValueState[Any]:
-        return self._handle(
-            state_descriptor, lambda: ValueOfWindow(self._cell(state_descriptor, state_descriptor.type_info))
-        )
+        def opened() -> tuple[ValueOfWindow, WindowCell]:
+            cell = self._cell(state_descriptor, state_descriptor.type_info)
+            return ValueOfWindow(cell), cell
+
+        return self._handle(state_descriptor, opened)
 
     def get_list_state(self, state_descriptor: ListStateDescriptor[Any]) -> ListState[Any]:
-        stored = Types.LIST(state_descriptor.elem_type_info)
-        return self._handle(
-            state_descriptor, lambda: ListOfWindow(self._cell(state_descriptor, stored, _joined))
-        )
+        def opened() -> tuple[ListState[Any], WindowCell]:
+            cell = self._cell_of_elements(
+                state_descriptor, state_descriptor.elem_type_info, Types.LIST, ELEMENTS, _joined
+            )
+            handle, ttl = ListOfWindow(cell), cell.values.tables.ttl
+            return handle if ttl is None else TtlListState(handle, ttl), cell
+
+        return self._handle(state_descriptor, opened)
 
     def get_map_state(self, state_descriptor: MapStateDescriptor[Any, Any]) -> MapState[Any, Any]:
         keys = state_descriptor.key_type_info
-        stored = Types.MAP(keys, state_descriptor.value_type_info)
-        return self._handle(
-            state_descriptor, lambda: MapOfWindow(self._cell(state_descriptor, stored), shown_as(keys))
-        )
+
+        def opened() -> tuple[MapState[Any, Any], WindowCell]:
+            cell = self._cell_of_elements(
+                state_descriptor, state_descriptor.value_type_info, partial(Types.MAP, keys), ENTRIES
+            )
+            handle, ttl = MapOfWindow(cell, shown_as(keys)), cell.values.tables.ttl
+            return handle if ttl is None else TtlMapState(handle, ttl), cell
+
+        return self._handle(state_descriptor, opened)
 
     def get_reducing_state(self, state_descriptor: ReducingStateDescriptor[Any]) -> ReducingState[Any]:
         reduce = state_descriptor.get_reduce_function().reduce
-        return self._handle(
-            state_descriptor,
-            lambda: ReducedOfWindow(self._cell(state_descriptor, state_descriptor.type_info, reduce), reduce),
-        )
+
+        def opened() -> tuple[ReducedOfWindow, WindowCell]:
+            cell = self._cell(state_descriptor, state_descriptor.type_info, reduce)
+            return ReducedOfWindow(cell, reduce), cell
+
+        return self._handle(state_descriptor, opened)
 
     def get_aggregating_state(
         self, state_descriptor: AggregatingStateDescriptor[Any, Any, Any]
     ) -> AggregatingState[Any, Any]:
         function = state_descriptor.get_agg_function()
-        return self._handle(
-            state_descriptor,
-            lambda: AggregateOfWindow(
-                self._cell(
-                    state_descriptor, state_descriptor.type_info, partial(merged_accumulator, function)
-                ),
-                function,
-            ),
-        )
+
+        def opened() -> tuple[AggregateOfWindow, WindowCell]:
+            merged = partial(merged_accumulator, function)
+            cell = self._cell(state_descriptor, state_descriptor.type_info, merged)
+            return AggregateOfWindow(cell, function), cell
+
+        return self._handle(state_descriptor, opened)
+
+    def merge(self, descriptor: StateDescriptor, windows: Iterable[Any]) -> None:
+        """Moves a state of merged windows into that of the place's window.
+
+        Raises InvalidProgramError for a kind of state that cannot merge.
+        """
+        self.of_descriptor(descriptor)
+        name = descriptor.get_name()
+        self._kept[name].cell.merge_from(windows, name)
 
     def of_descriptor(self, descriptor: StateDescriptor) -> Any:
         """The handle of any state. Raises InvalidProgramError for something that describes none."""
@@ -289,32 +285,70 @@ class WindowStates(KeyedStateStore):
                 return getter(descriptor)
         raise InvalidProgramError(f"get_partitioned_state takes a descriptor of a state, not {descriptor!r}")
 
+    def _tables(self, descriptor: StateDescriptor, suffix: str, stored: TypeInformation) -> WindowTables[Any]:
+        name, config = self._prefix + descriptor.get_name() + suffix, descriptor.ttl_config
+        if config is None:
+            tables: WindowTables[Any] = self._backend.window_tables(name, stored, self._form)
+        else:
+            tables = self._backend.window_tables(name, stored, self._form, config)
+        return tables
+
     def _cell(
+        self, descriptor: StateDescriptor, stored: TypeInformation, merged: Merged | None = None
+    ) -> WindowCell:
+        """The cell of one value, which expires as a whole."""
+        tables = self._tables(descriptor, "", stored)
+        values = WindowValues(tables)
+        if tables.ttl is None:
+            return WindowCell(values, self._backend, self._place, merged)
+        return ExpiringCell(values, self._backend, self._place, merged, tables.ttl)
+
+    def _cell_of_elements(
         self,
         descriptor: StateDescriptor,
-        stored: TypeInformation,
-        merged: Callable[[Any, Any], Any] | None = None,
+        element: TypeInformation,
+        of_elements: Callable[[TypeInformation], TypeInformation],
+        elements: Elements,
+        merged: Merged | None = None,
     ) -> WindowCell:
-        tables = self._backend.window_tables(self._prefix + descriptor.get_name(), stored, self._form)
-        return WindowCell(WindowValues(tables), self._backend, self._place, merged)
+        """The cell of a list or a map, whose elements or entries expire one by one.
 
-    def _handle(self, descriptor: StateDescriptor, opened: Callable[[], H]) -> H:
-        name, kind = descriptor.get_name(), type(descriptor)
-        known = self._handles.get(name)
+        `of_elements` makes the type of the whole. A restored state that had no time to live, or has one no more, moves
+        to the name and form that it now has.
+        """
+        plain, stamped = of_elements(element), of_elements(Types.TUPLE([Types.LONG(), element]))
+        expires = descriptor.ttl_config is not None and self._backend.keeps_access_times
+        tables = self._tables(descriptor, STAMPED, stamped) if expires else None
+        name = self._prefix + descriptor.get_name()
+        if tables is None:
+            tables = self._backend.window_tables(name, plain, self._form)
+            cell = WindowCell(WindowValues(tables), self._backend, self._place, merged)
+            other, other_type = name + STAMPED, stamped
+        else:
+            assert tables.ttl is not None
+            cell = StampedCell(WindowValues(tables), self._backend, self._place, merged, elements)
+            other, other_type = name, plain
+        if other in self._restored:
+            former = self._backend.window_tables(other, other_type, self._form)
+            move_elements(former, cell.values, elements)
+        return cell
+
+    def _handle(self, descriptor: StateDescriptor, opened: Callable[[], tuple[H, WindowCell]]) -> H:
+        name, kind, config = descriptor.get_name(), type(descriptor), descriptor.ttl_config
+        known = self._kept.get(name)
         if known is None:
-            if descriptor.ttl_config is not None:
-                _log.warning(
-                    "the time to live of the state '%s' has no effect: a state of a window ends with the window. Use a"
-                    " state of the key (global_state) for values that expire",
-                    name,
-                )
-            known = self._handles[name] = kind, opened()
-        if known[0] is not kind:
+            known = self._kept[name] = _Kept(kind, config, *opened())
+        if known.kind is not kind:
             raise StateConflictError(
-                f"the state '{name}' of windows was asked for with a {known[0].__name__}, and now with a"
+                f"the state '{name}' of windows was asked for with a {known.kind.__name__}, and now with a"
                 f" {kind.__name__}; give each state a name of its own"
             )
-        return cast(H, known[1])
+        if known.ttl_config != config:
+            raise StateConflictError(
+                f"the state '{name}' of windows was asked for before with another time to live; give each state a"
+                " name of its own"
+            )
+        return cast(H, known.handle)
 
 
 def _joined(content: list[Any], other: list[Any]) -> list[Any]:

@@ -15,11 +15,11 @@ from yarrow.container.operators.late_ledger import LateLedger, LateTime
 from yarrow.container.operators.rows.row_functions import FunctionOperator
 from yarrow.container.operators.stored_watermark import StoredTimeOperator
 from yarrow.container.operators.window.evicting_windows import CONTENTS_WITH_TIMES
-from yarrow.container.operators.window.stored_forms import require_form
+from yarrow.container.operators.window.stored_forms import require_form, restored_names
 from yarrow.container.operators.window.window_calls import WindowCall, window_call
 from yarrow.container.operators.window.window_contents import CONTENTS
 from yarrow.container.operators.window.window_contexts import AssignerContext, WindowFunctionContext
-from yarrow.container.operators.window.window_timers import WindowTimers
+from yarrow.container.operators.window.window_timers import WaitingTimers, WindowTimers
 from yarrow.container.protocol.failure import OperatorFailure, short_record
 from yarrow.container.state.window_tables import TIME_WINDOWS
 from yarrow.datastream.output_tag import OutputTag
@@ -69,6 +69,7 @@ class WindowingBase(StoredTimeOperator, FunctionOperator, KeyReadingOperator):
         self._event_time = self._assigner.is_event_time()
         self._form, self._window_type = _form_of(self._assigner)
         self.keep_time(context, WindowTimers(context.environment.clock, self.name, lambda: state.current_key))
+        self._waiting = WaitingTimers(context, self._timers.watermark)
         self._ledger.register(context.environment.metrics, context.metric_group)
 
     @property
@@ -98,7 +99,12 @@ class WindowingBase(StoredTimeOperator, FunctionOperator, KeyReadingOperator):
             open_function(self._combining, runtime)
         self._assigner_context = AssignerContext(self._timers, runtime)
         function_context = WindowFunctionContext(
-            self.context.state, self._timers, self._form, runtime, merging=merging
+            self.context.state,
+            self._timers,
+            self._form,
+            runtime,
+            restored_names(self.context),
+            merging=merging,
         )
         self._function_states = function_context.states
         self._call: WindowCall = window_call(self._spec.call, self.function, function_context, self.name)
@@ -143,19 +149,26 @@ class WindowingBase(StoredTimeOperator, FunctionOperator, KeyReadingOperator):
         return single if partial is None else partial
 
     def refuse_time(self, row: Any, key: Any, timestamp: Any, error: Exception) -> Exception:
-        """The error for a row whose time is no number; the assigner says what is missing."""
+        """The error for a row whose time gives no window: it is no number, or near the end of all numbers.
+
+        The assigner says what is missing.
+        """
         self.context.state.current_key = key
-        row = self._row_of(row)
-        if timestamp is None:
-            try:
-                self._assigner.assign_windows(row, MIN_TIMESTAMP, self._assigner_context)
-            except ValueError as refused:
+        row, window = self._row_of(row), None
+        try:
+            stamp = MIN_TIMESTAMP if timestamp is None else timestamp
+            window = next(iter(self._assigner.assign_windows(row, stamp, self._assigner_context)), None)
+        except (TypeError, ValueError) as refused:
+            if timestamp is None:
                 error = refused
-        return self._failure_in(short_record(row), None, error)
+        return self._failure_in(short_record(row), window, error)
 
     def _failure_in(self, record: str, window: Any, error: BaseException) -> OperatorFailure:
-        key = short_record(self.context.state.current_key)
-        return OperatorFailure(self.name, f"{record} (window {short_record(window)} of the key {key})", error)
+        where = f"window {short_record(window)}"
+        if self._spec.rescalable:
+            # The rows of a whole stream have one key, which is none of the user's.
+            where += f" of the key {short_record(self.context.state.current_key)}"
+        return OperatorFailure(self.name, f"{record} ({where})", error)
 
 
 def _form_of(assigner: WindowAssigner[Any, Any]) -> tuple[WindowForm[Any], type[Window]]:

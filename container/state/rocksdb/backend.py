@@ -49,7 +49,7 @@ from yarrow.container.state.rocksdb.window_store import RocksDBWindowTables, Win
 from yarrow.container.state.state_registration import StateRegistration
 from yarrow.container.state.ttl import TimeToLive
 from yarrow.container.state.value_table import ValueTable
-from yarrow.datastream.state import ListState, MapState, ValueState
+from yarrow.datastream.state import ListState, MapState, StateTtlConfig, ValueState
 from yarrow.runtime.common.ids import RandomIdFactory
 from yarrow.runtime.config.options import checkpointing, rocksdb
 from yarrow.runtime.data.checkpoint_options import CheckpointOptions, CheckpointType
@@ -168,15 +168,19 @@ class RocksDBKeyedStateBackend(RegisteringBackend):
         return RocksDBValueTable(store)
 
     def window_tables(
-        self, name: str, value_type: TypeInformation | None, form: WindowForm[Any]
+        self,
+        name: str,
+        value_type: TypeInformation | None,
+        form: WindowForm[Any],
+        ttl_config: StateTtlConfig | None = None,
     ) -> RocksDBWindowTables[Any]:
-        state = StateRegistration(name, StateKind.MAP, value_type, form.stored_type, by_window=True)
-        state = self.register(state)
+        state = self._by_window(name, value_type, form, ttl_config)
         tables = self._windows.get(name)
         if tables is None:
             serializer = self._restored_map_keys(state) or self._serializer(form.stored_type, name)
             store = WindowStore(*self._prepare(state), serializer.config())
             tables = self._windows[name] = RocksDBWindowTables(form, store)
+            tables.ttl = state.ttl
             self._take(name, store, self._restored_entries(state), tables.restoring())
             self.reads_ahead = True
         return tables

@@ -76,8 +76,10 @@ def _runs_by_window(number: int, stored: StoredForm, items: Iterator[tuple[Any, 
     keys: list[Any] = []
     contents: list[Any] = []
     group, prefix, window = -1, b"", None
-    load = stored.values.load
+    load, deadline = stored.values.load, stored.deadline
     for database_key, data in items:
+        if deadline is not None and access_time(data) <= deadline:
+            continue
         if not prefix or not database_key.startswith(prefix):
             if keys and group_of(database_key) != group:
                 yield Run(number, group, keys, contents)

@@ -121,9 +121,6 @@ class ListStore(ChangeStore):
             self.family.put_all((counter_entry(self._next),))
             self._stored_next = self._next
 
-    def _forget(self, database_key: bytes) -> None:
-        return None
-
 
 def number_of(data: bytes | None) -> int:
     """The stored counter; 0 if there is none."""

@@ -86,6 +86,33 @@ class StateStore(ABC):
 
     def sweep(self) -> None:
         """Removes some expired entries, going round the key groups."""
+        ttl = self._ttl
+        if ttl is None or self.context.database.held:
+            return
+        budget = ttl.take_sweep_budget(on_disk=True)
+        if not budget:
+            return
+        deadline = ttl.deadline()
+        seen = 0
+        expired = []
+        last = None
+        for last, data in islice(self._from_cursor(), budget):
+            seen += 1
+            if access_time(data) <= deadline:
+                expired.append(last)
+        self._cursor = None if seen < budget or last is None else last + b"\x00"
+        if expired:
+            # An unwritten change lies over the entry and is written later: nothing of it is lost.
+            self.family.delete_all(expired)
+            for key in expired:
+                self._forget(key)
+
+    def _from_cursor(self) -> Iterator[tuple[bytes, bytes]]:
+        groups = self.context.key_groups
+        return self.family.scan(self._cursor or group_start(groups.start), group_start(groups.end + 1))
+
+    def _forget(self, database_key: bytes) -> None:
+        """Takes note that the sweep has removed an entry from RocksDB."""
         return None
 
     def forget_reads(self) -> None:
@@ -149,10 +176,6 @@ class ChangeStore(StateStore):
     def write_out(self, count: int) -> None:
         """Writes the oldest `count` changes."""
 
-    @abstractmethod
-    def _forget(self, database_key: bytes) -> None:
-        """Takes note that the sweep has removed an entry from RocksDB."""
-
     def bound(self) -> None:
         above = self.changes - self.most_changes
         if above <= 0:
@@ -164,29 +187,3 @@ class ChangeStore(StateStore):
     def write_all(self) -> None:
         if self.changes:
             self.write_out(self.changes)
-
-    def sweep(self) -> None:
-        ttl = self._ttl
-        if ttl is None or self.context.database.held:
-            return
-        budget = ttl.take_sweep_budget(on_disk=True)
-        if not budget:
-            return
-        deadline = ttl.deadline()
-        seen = 0
-        expired = []
-        last = None
-        for last, data in islice(self._from_cursor(), budget):
-            seen += 1
-            if access_time(data) <= deadline:
-                expired.append(last)
-        self._cursor = None if seen < budget or last is None else last + b"\x00"
-        if expired:
-            # An unwritten change lies over the entry and is written later: nothing of it is lost.
-            self.family.delete_all(expired)
-            for key in expired:
-                self._forget(key)
-
-    def _from_cursor(self) -> Iterator[tuple[bytes, bytes]]:
-        groups = self.context.key_groups
-        return self.family.scan(self._cursor or group_start(groups.start), group_start(groups.end + 1))

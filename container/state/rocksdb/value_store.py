@@ -368,6 +368,3 @@ class TableStore(ChangeStore):
             self.write_out(len(self._unwritten))
         if self._removed:
             self._delete(len(self._removed))
-
-    def _forget(self, database_key: bytes) -> None:
-        return None

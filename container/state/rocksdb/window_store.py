@@ -38,9 +38,14 @@ class WindowTableStore(TableStore):
     """The values of one window."""
 
     def __init__(
-        self, context: StoreContext, family: ColumnFamily, values: StateValues, place: bytes
+        self,
+        context: StoreContext,
+        family: ColumnFamily,
+        values: StateValues,
+        ttl: TimeToLive | None,
+        place: bytes,
     ) -> None:
-        super().__init__(replace(context, keys=WindowKeys(context.keys, place)), family, values, None)
+        super().__init__(replace(context, keys=WindowKeys(context.keys, place)), family, values, ttl)
         self.place = place
         #: Key groups in which rows of the window were written: what its removal has to cover.
         self.groups: set[bytes] = set()
@@ -71,6 +76,15 @@ class WindowTableStore(TableStore):
             super()._read(wanted, young)
         else:
             self._absent.update(wanted)
+
+    def _turn(self) -> None:
+        ttl = self._ttl
+        if ttl is not None and ttl.is_swept(on_disk=True):
+            # The sweep looks at what is written. What has expired before that is not written.
+            deadline = ttl.deadline()
+            for key in [key for key, (accessed, _) in self.live[0].items() if accessed <= deadline]:
+                self.remove(canonicalize(key))
+        super()._turn()
 
     def write_out(self, count: int) -> None:
         if count and len(self.groups) < self._most_groups:
@@ -173,7 +187,7 @@ class WindowStore(StateStore):
         """The table of a window that has none."""
         if any(table.place == place for table in self._dropped):
             self._delete_dropped()
-        table = WindowTableStore(self.context, self.family, self.values, place)
+        table = WindowTableStore(self.context, self.family, self.values, self._ttl, place)
         self._share_size(table)
         self._tables[place] = table
         return table

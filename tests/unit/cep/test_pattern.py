@@ -75,6 +75,12 @@ def test_what_cannot_match_is_refused(build: Callable[[], Pattern], message: str
             lambda: Pattern.begin("a", AfterMatchSkipStrategy.skip_to_first("z")).next("b"),
             "the pattern has no such step. Its steps are a, b",
         ),
+        (
+            lambda: (
+                Pattern.begin("a", AfterMatchSkipStrategy.skip_to_last("b")).not_followed_by("b").next("c")
+            ),
+            r"skip_to_last\('b'\): the step is not_followed_by, so no match has a record of it",
+        ),
     ],
 )
 def test_what_cannot_match_as_a_whole_is_refused(build: Callable[[], Pattern], message: str) -> None:

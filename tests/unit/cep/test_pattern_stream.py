@@ -453,6 +453,17 @@ def test_an_error_of_a_condition_names_operator_key_and_row(run: Any) -> None:
             harness.watermark(7)
 
 
+def test_an_error_in_a_whole_stream_names_no_key() -> None:
+    def fragment(stream: DataStream) -> DataStream:
+        return CEP.pattern(stream, Pattern.begin("a").where(lambda row: row[7])).process(Matches())
+
+    with OperatorHarness(fragment) as harness:
+        push(harness, ("a1", 7))
+        with pytest.raises(FragmentFailedError) as caught:
+            harness.watermark(7)
+    assert caught.value.cause.record == "('k', 'a1')"
+
+
 #: Only a payment has an amount: the condition on it fails for other rows.
 SHOPPING = [("k", "other"), ("k", "quit"), ("k", "login"), ("k", "pay", 9), ("k", "quit")]
 

@@ -6,9 +6,13 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import pyarrow.compute as pc
 import pytest
 
 from tests.unit.runtime.snapshot.memory_output import MemoryOutput, read_inline
+from yarrow.cep import CEP, Pattern
+from yarrow.common import Row, Time, Types, WatermarkStrategy
+from yarrow.common.watermark_strategy import TimestampAssigner
 from yarrow.container.fragment import Fragment, FragmentFailedError, FragmentSubtask, subtasks_of
 from yarrow.container.operators.base import RestoredState
 from yarrow.container.protocol.failure import OperatorFailure
@@ -162,6 +166,35 @@ def test_generated_code_is_asked_for_before_it_runs() -> None:
         fragment.start()
         with pytest.raises(RuntimeError, match="ask before start"):
             fragment.generated_code(summed)
+
+
+class At(TimestampAssigner):
+    """The number of a row is its time."""
+
+    def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
+        return value.at  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("columns", [False, True], ids=["rows", "columns"])
+def test_the_loop_of_a_pattern_is_part_of_the_code(columns: bool) -> None:
+    def never(row: Any) -> bool:
+        raise AssertionError("nobody calls a function")
+
+    env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+    row_type = Types.ROW_NAMED(["k", "at"], [Types.STRING(), Types.LONG()])
+    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(At())
+    rows = env.from_collection([Row(k="a", at=1)], row_type).assign_timestamps_and_watermarks(strategy)
+    condition: Any = pc.field("at") > 1 if columns else never
+    keyed: Any = rows.to_arrow().key_by("k") if columns else rows.key_by(never)
+    pattern = Pattern.begin("a").where(condition).followed_by("b").where(condition).within(Time.seconds(1))
+    CEP.pattern(keyed, pattern).select(never).print()
+    graph = env.get_job_graph("pattern")
+    vertex = next(each for each in graph.vertices if any("CEP" in own.name for own in each.operators))
+    subtask = FragmentSubtask(vertex.id)
+    with fragment_of(graph, subtask) as fragment:
+        sources = fragment.generated_code(subtask)
+    (loop,) = [source for source in sources if "def match_rows" in source]
+    compile(loop, "loop", "exec")
 
 
 def test_an_operator_by_itself_has_the_state_that_is_restored() -> None:

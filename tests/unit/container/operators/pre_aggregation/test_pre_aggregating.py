@@ -203,6 +203,21 @@ def test_an_error_names_operator_record_window_and_key(opened: Any) -> None:
         harness.push(("a", 2), timestamps=[4])
 
 
+def test_an_error_of_a_whole_stream_names_no_key(opened: Any) -> None:
+    def failing(first: Any, second: Any) -> Any:
+        raise ValueError("no")
+
+    def fragment(stream: DataStream) -> DataStream:
+        windows = stream.window_all(TumblingEventTimeWindows.of(Time.milliseconds(10)))
+        return windows.reduce(failing, pre_aggregate=True)
+
+    harness = opened(fragment)
+    harness.push(1, timestamps=[3])
+    with pytest.raises(FragmentFailedError) as caught:
+        harness.push(2, timestamps=[4])
+    assert caught.value.cause.record == "2 (window TimeWindow(start=0, end=10))"
+
+
 def test_a_row_without_time_is_refused_by_the_windows(opened: Any) -> None:
     harness = opened(triples())
     with pytest.raises(

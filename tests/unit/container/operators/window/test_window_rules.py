@@ -24,7 +24,6 @@ from yarrow.datastream.state import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
     ReducingStateDescriptor,
-    StateTtlConfig,
     ValueStateDescriptor,
 )
 from yarrow.datastream.window import (
@@ -312,25 +311,6 @@ def test_state_of_a_window_ends_with_it_and_state_of_the_key_does_not(run: Any) 
     harness.watermark(60)
     assert Cleared.calls == [("clear", 0), ("clear", 10)]
     assert is_empty(harness)
-
-
-class Expiring(Cleared):
-    """Keeps a state of the window that shall expire."""
-
-    def process(self, key: Any, context: Any, elements: Iterable[Any]) -> Iterable[Any]:
-        descriptor: ValueStateDescriptor[int] = ValueStateDescriptor("expiring", Types.LONG())
-        descriptor.enable_time_to_live(StateTtlConfig.new_builder(Time.seconds(1)).build())
-        context.window_state().get_state(descriptor).update(1)
-        return []
-
-
-def test_a_time_to_live_of_a_windows_state_has_no_effect_and_the_log_says_so(
-    run: Any, caplog: pytest.LogCaptureFixture
-) -> None:
-    harness = run(lambda s: tumbling(s).process(Expiring()))
-    harness.push(("a", 1), ("b", 1), timestamps=[3, 3])
-    harness.watermark(10)
-    assert caplog.text.count("the time to live of the state 'expiring' has no effect") == 1
 
 
 class Logged(EventTimeTrigger):
@@ -676,6 +656,58 @@ def test_an_error_names_operator_record_window_and_key(run: Any) -> None:
     assert cause.operator_name == "TumblingEventTimeWindows"
     assert "('a', 0)" in cause.record and "TimeWindow(start=0, end=10)" in cause.record
     assert "the key 'a'" in cause.record
+
+
+class ByPlainRow(TumblingEventTimeWindows):
+    """A window of an assigner that no fast operator runs."""
+
+
+@pytest.mark.parametrize("assigner", [TumblingEventTimeWindows, ByPlainRow])
+def test_an_error_of_windows_of_a_whole_stream_names_no_key(run: Any, assigner: Any) -> None:
+    def failing(first: Any, second: Any) -> Any:
+        raise ValueError("no")
+
+    harness = run(lambda s: s.window_all(assigner(10, 0)).reduce(failing))
+    harness.push(1, timestamps=[3])
+    with pytest.raises(FragmentFailedError) as caught:
+        harness.push(2, timestamps=[4])
+    assert caught.value.cause.record == "2 (window TimeWindow(start=0, end=10))"
+
+
+def test_an_error_of_a_count_window_of_a_whole_stream_names_no_key(run: Any) -> None:
+    def failing(first: Any, second: Any) -> Any:
+        raise ValueError("no")
+
+    harness = run(lambda s: s.count_window_all(2).reduce(failing))
+    with pytest.raises(FragmentFailedError) as caught:
+        harness.push(1, 2)
+    assert caught.value.cause.record == "2 (a window of 2 records)"
+
+
+@pytest.mark.parametrize(
+    "assigner",
+    [TumblingEventTimeWindows.of(millis(10)), SlidingEventTimeWindows.of(millis(10), millis(5))],
+    ids=["tumbling", "sliding"],
+)
+def test_a_window_beyond_64_bits_is_refused_with_its_key(run: Any, assigner: Any) -> None:
+    harness = run(lambda s: keyed(s).window(assigner).reduce(add))
+    harness.push(("a", 1), timestamps=[5])
+    with pytest.raises(FragmentFailedError, match="has the position") as caught:
+        harness.push(("b", 2), timestamps=[MAX - 2])
+    assert "('b', 2) (window TimeWindow(start=92" in caught.value.cause.record
+    assert caught.value.cause.record.endswith("of the key 'b')")
+
+
+def test_an_assigner_that_gives_nothing_is_named(run: Any) -> None:
+    class Forgets(TumblingEventTimeWindows):
+        def assign_windows(self, element: Any, timestamp: int, context: Any) -> Any:
+            return None
+
+    harness = run(lambda s: keyed(s).window(Forgets(10, 0)).reduce(add))
+    with pytest.raises(
+        FragmentFailedError, match="Forgets gave None: assign_windows must return the windows"
+    ):
+        harness.push(("a", 1), timestamps=[3])
 
 
 def test_a_trigger_that_answers_nothing_is_named(run: Any) -> None:
