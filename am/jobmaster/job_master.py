@@ -17,7 +17,11 @@ from yarrow.am.execution.errors import NoResourceAvailableError, failure_of
 from yarrow.am.execution.execution_graph import ExecutionGraph
 from yarrow.am.jobmaster.action_executor import ActionExecutor
 from yarrow.am.jobmaster.checkpoints.checkpoint_api import CheckpointApi
-from yarrow.am.jobmaster.checkpoints.checkpoint_link import CheckpointLink, CheckpointServices
+from yarrow.am.jobmaster.checkpoints.checkpoint_link import (
+    CheckpointFlags,
+    CheckpointLink,
+    CheckpointServices,
+)
 from yarrow.am.jobmaster.collecting.collect_buffer import CollectBuffer
 from yarrow.am.jobmaster.collecting.collect_buffers import CollectBuffers
 from yarrow.am.jobmaster.encoded_graphs import EncodedGraphs
@@ -312,9 +316,11 @@ class JobMaster(RpcEndpoint):
             self._dumps.failed(error, self.graph.job.job_id, self._scheduler_log)
             raise
 
-    def _checkpoints_changed(self, in_doubt: bool, ends_with_savepoint: bool) -> None:
-        """Tells the scheduler. It asks for no action: a restart looks at these flags when it is due."""
-        self._tell(CheckpointsChanged(self._now(), in_doubt, ends_with_savepoint))
+    def _checkpoints_changed(self, flags: CheckpointFlags) -> None:
+        """Tells the scheduler. It asks for no action: a failure or a restart looks at these flags."""
+        self._tell(
+            CheckpointsChanged(self._now(), flags.in_doubt, flags.ends_with_savepoint, flags.has_checkpoint)
+        )
 
     def fail_by_checkpoints(self, cause: FailureCause) -> None:
         """Fails the job because more checkpoints failed than are tolerated. Runs after the current call."""

@@ -103,6 +103,7 @@ def failure_cause(error: BaseException, where: str = "", *, in_loading: bool = F
         lost_result=error.lost_result if isinstance(error, ChannelFailedError) else "",
         is_final=(isinstance(error, YarrowError) and error.is_final)
         or (in_loading and isinstance(error, ModuleNotFoundError)),
+        needs_user=isinstance(error, YarrowError) and error.needs_user,
     )
 
 

@@ -13,6 +13,9 @@ class YarrowError(Exception):
     #: True = a job that fails by it does not restart, because no attempt can help. Its last checkpoint stays, so that
     #: the user can start it again. A class sets it, or a single error.
     is_final: bool = False
+    #: True = only the user can mend the cause, such as a wrong password. A job without a completed checkpoint, which
+    #: began from none either, does not restart: nobody has seen its settings work. Later it restarts.
+    needs_user: bool = False
 
 
 class InvalidProgramError(YarrowError):

@@ -13,6 +13,7 @@ from tests.support.kafka.cluster import KafkaCluster
 from tests.support.kafka.credentials import PASSWORD, USER
 from tests.support.kafka.token_endpoint import token_endpoint
 from yarrow.common.serialization import SimpleStringSchema
+from yarrow.container.protocol.failure import failure_cause
 from yarrow.datastream.connectors.base import DeliveryGuarantee
 from yarrow.datastream.connectors.kafka import KafkaOffsetsInitializer, KafkaSource, KafkaSourceBuilder
 from yarrow.datastream.connectors.kafka.cluster.client_properties import ClientProperties
@@ -139,10 +140,12 @@ def test_a_refusal_is_told_where_source_and_sink_start(
     with pytest.raises(KafkaConnectorError, match=expected) as by_source:
         rows_of(source_of(target.topic, reading))
     texts = [str(by_source.value)]
+    assert failure_cause(by_source.value).needs_user
     for guarantee in (DeliveryGuarantee.EXACTLY_ONCE, DeliveryGuarantee.AT_LEAST_ONCE):
         with pytest.raises(KafkaConnectorError, match=expected) as by_sink:
             target.job(sink=target.sink(guarantee, properties))
         texts.append(str(by_sink.value))
+        assert failure_cause(by_sink.value).needs_user
     for text in texts:
         assert "not-the-secret" not in text and "\n" not in text
 

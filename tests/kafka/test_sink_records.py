@@ -252,10 +252,10 @@ def test_time_outs_are_compared_with_the_brokers_limit(kafka: KafkaCluster, new_
     job.write(["a"])
     job.checkpoint()
     job.kill()
-    # The end of a job that goes on would remove its checkpoints.
+    # A job that goes on keeps its checkpoints.
     with pytest.raises(KafkaConnectorError, match=r"execution.checkpointing.timeout") as refused:
         SinkJob(short, release=release, start_from=job.completed)
-    assert not failure_cause(refused.value).is_final
+    assert failure_cause(refused.value).is_final
     batch = {"execution.runtime-mode": "BATCH", "execution.batch.longest-stage": "20 min"}
     with pytest.raises(KafkaConnectorError, match=r"up to 1200000 ms \(execution.batch.longest-stage\)"):
         target.job(configuration=batch)

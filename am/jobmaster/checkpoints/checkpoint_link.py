@@ -75,6 +75,18 @@ class CheckpointServices(msgspec.Struct, frozen=True):
     links: Mapping[ResourceID, TaskExecutorLink]
 
 
+class CheckpointFlags(msgspec.Struct, frozen=True):
+    """What restarts must know of a job's checkpoints."""
+
+    #: A checkpoint later than the latest one may still complete.
+    in_doubt: bool = False
+    #: A savepoint that was to end the job is complete. Some tasks have then ended with the savepoint, and must restart
+    #: with the others. A savepoint after which the job continues does not count.
+    ends_with_savepoint: bool = False
+    #: A restart would begin from a checkpoint or savepoint.
+    has_checkpoint: bool = False
+
+
 class CheckpointLink:
     """The checkpoints of one running job, and the states that its tasks restore from them."""
 
@@ -86,14 +98,11 @@ class CheckpointLink:
         settings: CheckpointSettings,
         starting_point: StartingPoint,
         on_too_many_failures: Callable[[FailureCause], None],
-        on_changed: Callable[[bool, bool], None],
+        on_changed: Callable[[CheckpointFlags], None],
     ) -> None:
         """`on_too_many_failures` gets the cause when more checkpoints failed than are tolerated.
 
-        `on_changed` gets two flags whenever one of them changes; a restart depends on both. The first says
-        whether a checkpoint later than the latest one may still complete. The second says whether a savepoint
-        that was to end the job is complete. Some tasks have then ended with the savepoint, and must restart
-        with the others. A savepoint after which the job continues does not count.
+        `on_changed` gets the flags whenever one of them has changed, and at `begin` if the job is restored.
         """
         self._on_changed = on_changed
         self._owner = owner
@@ -132,7 +141,7 @@ class CheckpointLink:
         self._seen: tuple[tuple[int, int], ...] = ()
         self._over = False
         #: The flags of the last `on_changed`.
-        self._told = (False, False)
+        self._told = CheckpointFlags()
         #: Tasks are restarting: the checkpoint from which they begin counts as a restore.
         self._restarting = False
 
@@ -147,6 +156,7 @@ class CheckpointLink:
 
     def begin(self) -> None:
         """Starts checkpoints, and deletes leftovers of the job's former masters."""
+        self._tell_changes()
         leftovers, self._leftovers = self._leftovers, ()
         for location in leftovers:
             self._spawn(self._storage.delete(location, ()), f"discard {location.directory}")
@@ -155,13 +165,21 @@ class CheckpointLink:
         """Passes an event to the coordinator and carries out its actions."""
         self._owner.assert_main_thread()
         actions = self._coordinator.handle(event)
-        told = (self._coordinator.later_may_complete, self._coordinator.ends_with_savepoint)
-        if told != self._told:
-            self._told = told
-            self._on_changed(*told)
+        self._tell_changes()
         for action in actions:
             self._do(action)
         self._arm()
+
+    def _tell_changes(self) -> None:
+        coordinator = self._coordinator
+        flags = CheckpointFlags(
+            coordinator.later_may_complete,
+            coordinator.ends_with_savepoint,
+            coordinator.store.latest is not None,
+        )
+        if flags != self._told:
+            self._told = flags
+            self._on_changed(flags)
 
     def end_of_data(self, attempts: Sequence[ExecutionAttemptID]) -> None:
         """Notes that these tasks are at the end of their input and wait for a checkpoint."""

@@ -20,6 +20,7 @@ from yarrow.am.jobmaster.scheduling.restarts import (
     PendingRestart,
     Restarts,
     cancel_tasks,
+    cause_at_start,
     cause_of,
     fail_tasks,
     last_cause,
@@ -102,6 +103,8 @@ class JobScheduler:
         self._checkpoints_in_doubt = False
         #: From the last CheckpointsChanged: a restart must restart the whole job.
         self._ends_with_savepoint = False
+        #: From the last CheckpointsChanged: a restart would begin from a checkpoint.
+        self._has_checkpoint = False
         #: From the last ClientAwaited: a restart must restart the whole job.
         self._is_ending = False
         self._queue = DeploymentQueue(graph, pool, self._holds, self._failover, mode)
@@ -124,6 +127,7 @@ class JobScheduler:
             checkpoints_in_doubt=self._checkpoints_in_doubt,
             ends_with_savepoint=self._ends_with_savepoint,
             is_ending=self._is_ending,
+            has_checkpoint=self._has_checkpoint,
         )
 
     @classmethod
@@ -141,6 +145,7 @@ class JobScheduler:
         scheduler._checkpoints_in_doubt = snapshot.checkpoints_in_doubt
         scheduler._ends_with_savepoint = snapshot.ends_with_savepoint
         scheduler._is_ending = snapshot.is_ending
+        scheduler._has_checkpoint = snapshot.has_checkpoint
         return scheduler
 
     def handle(self, event: SchedulerEvent) -> Actions:
@@ -153,8 +158,9 @@ class JobScheduler:
                 return self._offered(resource_id, offers)
             case TasksUpdated(_, updates):
                 return self._updated(updates, now)
-            case CheckpointsChanged(_, in_doubt, ends_with_savepoint):
+            case CheckpointsChanged(_, in_doubt, ends_with_savepoint, has_checkpoint):
                 self._checkpoints_in_doubt, self._ends_with_savepoint = in_doubt, ends_with_savepoint
+                self._has_checkpoint = has_checkpoint
                 return []
             case ClientAwaited(_, is_ending):
                 self._is_ending = is_ending
@@ -521,10 +527,14 @@ class JobScheduler:
     def _failed(self, failed: Iterable[Subtask], cause: FailureCause, now: float) -> Actions:
         """Restarts the necessary subtasks, or fails the job.
 
-        Failures within a running restart count as one. A final cause fails the job at once.
+        Failures within a running restart count as one. A final cause fails the job at once, and so does one that
+        needs the user in a job without a checkpoint.
         """
         if cause.is_final:
             return self._fail_job(cause, now)
+        if cause.needs_user and not self._has_checkpoint:
+            would_restart = self._backoff.may_restart(now)
+            return self._fail_job(cause_at_start(cause) if would_restart else cause, now)
         if not self._restarts:
             self._backoff.failed(now)
         if not self._backoff.may_restart(now):

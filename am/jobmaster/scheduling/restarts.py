@@ -161,6 +161,15 @@ def last_cause(cause: FailureCause, restarts: int, strategy: str) -> FailureCaus
     )
 
 
+def cause_at_start(cause: FailureCause) -> FailureCause:
+    """The cause of a job that its restart strategy would begin again, although only the user can mend the cause."""
+    told = cause.stacktrace.rstrip() or f"{cause.exception_name}: {cause.message}"
+    return structs.replace(
+        cause,
+        stacktrace=f"{told}\nThe job does not restart: it has no checkpoint yet, and only you can mend the cause.",
+    )
+
+
 def restart_reason(cause: FailureCause, task: str) -> str:
     """The text after "after a failure": place, record, message, and the traceback on lines of its own.
 

@@ -140,13 +140,15 @@ class JobSuspended(_Event, frozen=True):
 
 
 class CheckpointsChanged(_Event, frozen=True):
-    """Two facts about checkpoints, on which restarts depend, have changed."""
+    """Facts about checkpoints, on which restarts depend, have changed."""
 
     #: A checkpoint later than the latest may still complete: no task may begin from an older one.
     in_doubt: bool
     #: A savepoint that was to end the job is complete: some tasks have ended with it, and restart with the
     #: others.
     ends_with_savepoint: bool
+    #: A restart would begin from a checkpoint: one of the job, or the one from which the user started it.
+    has_checkpoint: bool = False
 
 
 class ClientAwaited(_Event, frozen=True):

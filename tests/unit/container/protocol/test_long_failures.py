@@ -44,7 +44,10 @@ class FinalError(YarrowError):
 def test_an_error_that_no_attempt_can_help_fails_the_job_in_spite_of_restarts() -> None:
     assert not cause_of(YarrowError("again")).is_final
     cause = cause_of(FinalError("refused"))
-    assert cause.is_final
+    assert cause.is_final and not cause.needs_user
+    password = YarrowError("a wrong password")
+    password.needs_user = True
+    assert cause_of(password).needs_user
     job = restarting(linear_job(Stage(2)))
     job.running(2)
     job.report(FAILED, job.execution(0, 0), cause=cause)

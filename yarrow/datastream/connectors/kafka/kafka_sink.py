@@ -24,10 +24,6 @@ from yarrow.datastream.connectors.kafka.cluster.client_library import (
     require_mechanism,
 )
 from yarrow.datastream.connectors.kafka.cluster.client_properties import ClientProperties, as_text
-from yarrow.datastream.connectors.kafka.cluster.kafka_errors import (
-    KafkaTransactionError,
-    KafkaTransactionTimeoutError,
-)
 from yarrow.datastream.connectors.kafka.cluster.property_names import PRODUCER
 from yarrow.datastream.connectors.kafka.writing.record_serialization import KafkaRecordSerializationSchema
 from yarrow.datastream.connectors.kafka.writing.sink_settings import (
@@ -158,20 +154,14 @@ class KafkaSink(Sink[T], Generic[T]):
     def _transaction_timeout_ms(self, cluster: ClusterClient, context: SinkWriterContext) -> int:
         """The time-out of transactions, checked against the brokers' limit and the job's needs.
 
-        A job that begins is refused without restarts. One that goes on restarts, since its end would remove its
-        checkpoints.
+        Raises KafkaTransactionTimeoutError.
         """
         found = cluster.broker_setting(BROKER_LIMIT)
-        try:
-            return transaction_timeout_ms(
-                self._settings.asked_timeout_ms,
-                None if found is None else int(found),
-                needed_timeout(Settings(context.configuration, "the job")),
-            )
-        except KafkaTransactionTimeoutError as refused:
-            if context.restored_checkpoint_id is None:
-                raise
-            raise KafkaTransactionError(str(refused)) from None
+        return transaction_timeout_ms(
+            self._settings.asked_timeout_ms,
+            None if found is None else int(found),
+            needed_timeout(Settings(context.configuration, "the job")),
+        )
 
 
 class KafkaSinkBuilder:

@@ -222,7 +222,10 @@ class RegistryClient:
                 )
             elif _passes(error):
                 text += f"; tried for {self._settings.retry_seconds:g} s ({RETRY_TIMEOUT}). Look into its log"
-        return kind(self._settings.with_secrets_hidden(text))
+        failed = kind(self._settings.with_secrets_hidden(text))
+        # A registry that answers refuses the same again.
+        failed.needs_user = isinstance(error, ClientError) and not _passes(error)
+        return failed
 
 
 def _asked_schema(schema: RegisteredSchema) -> Schema:

@@ -17,9 +17,13 @@ class SchemaRegistryError(YarrowError, SchemaUnavailableError):
 class SchemaNotFoundError(SchemaRegistryError):
     """A registry does not have a subject, a version or a schema."""
 
+    needs_user = True
+
 
 class IncompatibleSchemaError(SchemaRegistryError):
     """A registry does not take a schema as the next version of its subject."""
+
+    needs_user = True
 
 
 class CompilerUnavailableError(YarrowError, SchemaUnavailableError):

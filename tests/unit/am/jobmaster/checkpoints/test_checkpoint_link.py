@@ -22,7 +22,11 @@ from yarrow.am.checkpoint.recovery_in_memory import InMemoryCheckpointRecovery
 from yarrow.am.checkpoint.recovery_store import CheckpointPointer, RecoveryStoreError, UnknownOutcomeError
 from yarrow.am.checkpoint.restore import starting_point
 from yarrow.am.checkpoint.settings import CheckpointSettings, StorageKind
-from yarrow.am.jobmaster.checkpoints.checkpoint_link import CheckpointLink, CheckpointServices
+from yarrow.am.jobmaster.checkpoints.checkpoint_link import (
+    CheckpointFlags,
+    CheckpointLink,
+    CheckpointServices,
+)
 from yarrow.common.execution_modes import ExternalizedCheckpointRetention
 from yarrow.common.job_status import JobStatus
 from yarrow.runtime.common.errors import CheckpointFailedError
@@ -98,7 +102,7 @@ class Job:
         )
         self.store = ScriptedStore(InMemoryCheckpointRecovery())
         self.failed: list[FailureCause] = []
-        self.told: list[tuple[bool, bool]] = []
+        self.told: list[CheckpointFlags] = []
         self.scheduling = Scheduling(JOB)
         self.scheduling.running(2)
         self.owner = RpcEndpoint("master")
@@ -121,7 +125,7 @@ class Job:
             self.settings,
             start,
             on_too_many_failures=self.failed.append,
-            on_changed=lambda *told: self.told.append(told),
+            on_changed=self.told.append,
         )
 
     async def ends(self, status: JobStatus) -> None:
@@ -197,6 +201,22 @@ def test_a_checkpoint_is_complete_with_its_pointer_and_ids_are_taken_before_they
     with_job(tmp_path, body)
 
 
+def test_restarts_learn_that_there_is_a_checkpoint(tmp_path: Path) -> None:
+    async def body(job: Job) -> None:
+        job.link.begin()
+        assert job.told == []
+        pointer = await job.take()
+        assert job.told[-1] == CheckpointFlags(has_checkpoint=True)
+        # A job that a user starts from there has one from its beginning.
+        job.told.clear()
+        job.settings = replace(job.settings, restore_path=pointer)
+        job.restart()
+        job.link.begin()
+        assert job.told == [CheckpointFlags(has_checkpoint=True)]
+
+    with_job(tmp_path, body)
+
+
 def test_a_pointer_that_is_refused_takes_the_checkpoint_with_it(tmp_path: Path) -> None:
     async def body(job: Job) -> None:
         await job.take()
@@ -220,13 +240,13 @@ def test_a_pointer_in_doubt_is_removed_before_its_files(tmp_path: Path, written:
         assert "connection lost" in await job.take()
         await job.until(lambda: job.store.calls[-1] == "discard" and bool(job.timers.pending))
         assert job.link.in_doubt and job.complete_folders() == ["chk-1", "chk-2"]
-        assert job.told[-1] == (True, False), "no task begins meanwhile"
+        assert job.told[-1] == CheckpointFlags(in_doubt=True, has_checkpoint=True), "no task begins meanwhile"
         # Somebody else would find what there is.
         for pointer in job.store.completed():
             assert (Path(pointer.path) / "_metadata").exists()
         job.timers.advance(2)
         await job.until(lambda: not job.link.in_doubt)
-        assert job.told[-1] == (False, False)
+        assert job.told[-1] == CheckpointFlags(has_checkpoint=True)
         assert [each.checkpoint_id for each in job.store.completed()] == [1]
         await job.until(lambda: job.complete_folders() == ["chk-1"])
 

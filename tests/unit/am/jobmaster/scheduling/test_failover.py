@@ -173,6 +173,33 @@ def test_a_final_failure_fails_the_job_whatever_its_restart_strategy_says() -> N
     assert job.graph.restarts == 1
 
 
+def test_a_cause_that_only_the_user_mends_is_final_until_the_job_has_a_checkpoint() -> None:
+    refused = msgspec.structs.replace(BROKEN, message="a wrong password", needs_user=True)
+    begun = restarting(linear_job(Stage(1, operator=PLAIN)))
+    begun.running(1)
+    begun.report(FAILED, begun.execution(0, 0), cause=BROKEN)
+    assert (begun.status(), begun.graph.restarts) == (JobStatus.RUNNING, 1), "any other cause is tried again"
+    begun.report(RUNNING)
+    begun.report(FAILED, begun.execution(0, 0), cause=refused)
+    assert begun.status() is JobStatus.FAILED and begun.graph.failure is not None
+    assert "a wrong password" in begun.graph.failure.message
+    assert "does not restart: it has no checkpoint yet" in begun.graph.failure.stacktrace
+
+    going_on = restarting(linear_job(Stage(1, operator=PLAIN)))
+    going_on.handle(CheckpointsChanged(going_on.now, False, False, True))
+    going_on.running(1)
+    going_on.report(FAILED, going_on.execution(0, 0), cause=refused)
+    assert (going_on.status(), going_on.graph.restarts) == (JobStatus.RUNNING, 1)
+
+
+def test_a_job_without_a_restart_strategy_fails_by_the_cause_as_it_is() -> None:
+    refused = msgspec.structs.replace(BROKEN, message="a wrong password", needs_user=True)
+    job = Scheduling(linear_job(Stage(1, operator=PLAIN)))
+    job.running(1)
+    job.report(FAILED, job.execution(0, 0), cause=refused)
+    assert job.status() is JobStatus.FAILED and job.graph.failure == refused
+
+
 def test_individual_failover_restarts_what_has_no_edges_alone_and_the_rest_by_regions() -> None:
     graph = linear_job(Stage(2, operator=PLAIN), Stage(2))
     alone = restarting(msgspec.structs.replace(graph, edges=()), scope=FailoverScope.INDIVIDUAL)

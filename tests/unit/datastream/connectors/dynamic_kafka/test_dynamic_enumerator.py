@@ -72,7 +72,7 @@ class Answers:
         self._topics = topics
         self._servers = servers
 
-    def topics(self) -> dict[str, int]:
+    def topics(self, awaited: Collection[str] = ()) -> dict[str, int]:
         found = self._topics[self._servers]
         if isinstance(found, KafkaConnectorError):
             raise found

@@ -309,8 +309,19 @@ class ClusterClient:
         refused = (said.str() for said in self._said if said.code() == KafkaError._AUTHENTICATION)
         return next(refused, None)
 
-    def topics(self) -> dict[str, int]:
-        """The number of partitions of each topic. Raises KafkaUnreachableError if no broker answers."""
+    def topics(self, awaited: Collection[str] = ()) -> dict[str, int]:
+        """The number of partitions of each topic. Raises KafkaUnreachableError if no broker answers.
+
+        `awaited`: topics that may be so new that not all brokers know them. The answer waits a few seconds for them.
+        """
+        pauses = RetryPauses(_NEW_TOPIC_SECONDS, _FIRST_PAUSE, _LONGEST_PAUSE)
+        while True:
+            found = self._topics()
+            if found.keys() >= set(awaited) or (pause := pauses.next_seconds()) is None:
+                return found
+            time.sleep(pause)
+
+    def _topics(self) -> dict[str, int]:
         found = self._metadata("the list of topics")
         # A topic with another error, for example without a leader, exists.
         return {
@@ -461,7 +472,10 @@ class ClusterClient:
         cause: KafkaError = error.args[0]
         if not is_unreachable(cause):
             text = self._properties.with_secrets_hidden(cause.str())
-            return KafkaConnectorError(f"Kafka at {self._servers} refused {question}: {text}")
+            refused = KafkaConnectorError(f"Kafka at {self._servers} refused {question}: {text}")
+            # For example a missing right.
+            refused.needs_user = not is_transient(cause)
+            return refused
         if refusal is None:
             refusal = self._refusal(cause)
         if refusal is not None:

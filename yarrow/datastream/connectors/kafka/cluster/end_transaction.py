@@ -349,6 +349,7 @@ class TransactionClient:
                 f" {self._properties.with_secrets_hidden(reason)}"
             )
             failed.is_transient = not isinstance(error, errors.KafkaError) or _passes(error)
+            failed.needs_user = isinstance(error, errors.AuthorizationError)
             raise failed from error
         except BaseException:
             # A fault of the library: its connections are in no known state.

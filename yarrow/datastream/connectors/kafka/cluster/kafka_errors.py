@@ -31,10 +31,13 @@ class KafkaLoginRefusedError(KafkaUnreachableError):
     """Brokers refuse the login or the certificate, and would refuse it again."""
 
     is_transient = False
+    needs_user = True
 
 
 class KafkaTopicMissingError(KafkaConnectorError):
     """A topic or partition that the program names does not exist, or was deleted before its bounded end."""
+
+    needs_user = True
 
 
 class KafkaTopicRemadeError(KafkaTopicMissingError):

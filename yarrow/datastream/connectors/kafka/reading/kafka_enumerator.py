@@ -200,7 +200,7 @@ class KafkaSourceEnumerator(SplitEnumerator[KafkaPartitionSplit]):
         if self._closed:
             return
         subscription = self._settings.subscription
-        topics = self._cluster.topics()
+        topics = self._cluster.topics(self._awaited())
         is_first = not self._assignment.initial_discovery_done
         is_whole = True
         if self._assignment.required != str(subscription):
@@ -226,6 +226,12 @@ class KafkaSourceEnumerator(SplitEnumerator[KafkaPartitionSplit]):
         if self.is_complete and not was_complete:
             for subtask in sorted(self._context.registered_readers):
                 self._context.signal_no_more_splits(subtask)
+
+    def _awaited(self) -> Collection[str]:
+        """The named topics that may have been made just before the job."""
+        if self._is_restored or self._began_in_running_job or self._has_looked:
+            return ()
+        return self._settings.subscription.named_topics or ()
 
     def _require(self, topics: Mapping[str, int]) -> bool:
         """Raise KafkaTopicMissingError for a topic that is named and does not exist. False: it may come later."""

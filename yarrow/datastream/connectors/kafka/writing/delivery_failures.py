@@ -9,6 +9,18 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 _SHOWN_BYTES: Final = 60
+#: Missing topics and rights, and limits that a record exceeds.
+_MENDED_BY_USERS: Final = frozenset(
+    {
+        "MSG_SIZE_TOO_LARGE",
+        "UNKNOWN_TOPIC_OR_PART",
+        "UNKNOWN_TOPIC",
+        "UNKNOWN_PARTITION",
+        "TOPIC_AUTHORIZATION_FAILED",
+        "TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
+        "CLUSTER_AUTHORIZATION_FAILED",
+    }
+)
 
 
 class FailedRecord(NamedTuple):
@@ -37,6 +49,11 @@ def failure_text(record: FailedRecord, code: str, text: str, settings: Mapping[s
     """Return the message about a record that was not written. `code` names Kafka's error, and `text` describes it."""
     remedy = _remedy(record, code, settings)
     return f"KafkaSink cannot write {record}: {code} ({text})" + (f". {remedy}" if remedy else "")
+
+
+def needs_user(code: str) -> bool:
+    """Whether a record that failed by this error can be written only when the user has mended something."""
+    return code.lstrip("_") in _MENDED_BY_USERS
 
 
 def _remedy(record: FailedRecord, code: str, settings: Mapping[str, str]) -> str:

@@ -25,7 +25,11 @@ from yarrow.datastream.connectors.kafka.cluster.kafka_errors import (
     KafkaRecordError,
     KafkaTransactionError,
 )
-from yarrow.datastream.connectors.kafka.writing.delivery_failures import FailedRecord, failure_text
+from yarrow.datastream.connectors.kafka.writing.delivery_failures import (
+    FailedRecord,
+    failure_text,
+    needs_user,
+)
 from yarrow.datastream.connectors.kafka.writing.producer_metrics import ProducerMetrics
 from yarrow.datastream.connectors.kafka.writing.record_serialization import Encode, RecordFields, misfit
 from yarrow.datastream.connectors.kafka.writing.sink_settings import KafkaSinkSettings
@@ -265,7 +269,9 @@ class RecordProducer:
 
     def _error(self, record: FailedRecord, code: str, text: str) -> KafkaDeliveryError:
         hidden = self._settings.properties.with_secrets_hidden(text)
-        return KafkaDeliveryError(failure_text(record, code, hidden, self._configuration))
+        failed = KafkaDeliveryError(failure_text(record, code, hidden, self._configuration))
+        failed.needs_user = needs_user(code)
+        return failed
 
 
 def _misfit(row: Any, fields: object) -> KafkaRecordError | None:

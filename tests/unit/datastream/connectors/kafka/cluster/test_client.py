@@ -31,6 +31,7 @@ def test_absent_broker_is_named() -> None:
     text = str(failed.value)
     assert text.startswith(f"Kafka at {address} did not answer for the list of topics within 0.5 s: ")
     assert "Connection refused" in text and "Check bootstrap.servers" in text
+    assert not failed.value.needs_user and not failed.value.is_final, "the broker may come"
 
 
 def test_missing_file_of_certificates_is_named() -> None:
@@ -85,8 +86,9 @@ def test_offsets_of_a_topic_that_was_just_made_are_asked_for_again(monkeypatch: 
     assert asked.ends([place]) == {place: 7}
     refused = NewTopic(KafkaError.TOPIC_AUTHORIZATION_FAILED)
     monkeypatch.setattr(asked, "_admin", refused)
-    with pytest.raises(KafkaConnectorError, match="refused offsets of t-0"):
+    with pytest.raises(KafkaConnectorError, match="refused offsets of t-0") as denied:
         asked.ends([place])
+    assert denied.value.needs_user, "a right is missing"
     monkeypatch.setattr(asked, "_admin", NewTopic(*[KafkaError.NOT_LEADER_FOR_PARTITION] * 1000))
     with pytest.raises(KafkaConnectorError, match="refused offsets of t-0"):
         asked.ends([place])

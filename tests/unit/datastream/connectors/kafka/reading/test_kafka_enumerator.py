@@ -35,7 +35,7 @@ class Answers:
         self.hidden: set[str] = set()
         self.ids: dict[str, str] = {}
 
-    def topics(self) -> dict[str, int]:
+    def topics(self, awaited: Collection[str] = ()) -> dict[str, int]:
         if isinstance(self.topics_now, KafkaConnectorError):
             raise self.topics_now
         return dict(self.topics_now)

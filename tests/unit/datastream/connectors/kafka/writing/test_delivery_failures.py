@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from yarrow.datastream.connectors.kafka.writing.delivery_failures import FailedRecord, failure_text
+from yarrow.datastream.connectors.kafka.writing.delivery_failures import (
+    FailedRecord,
+    failure_text,
+    needs_user,
+)
 
 
 @pytest.mark.parametrize(
@@ -45,3 +49,15 @@ def test_a_partition_that_was_chosen_may_be_the_mistake() -> None:
 
 def test_an_error_without_a_remedy_stands_alone() -> None:
     assert failure_text(FailedRecord("t", -1, None, None), "OTHER", "odd", {}).endswith("OTHER (odd)")
+
+
+def test_missing_topics_and_rights_need_the_user_and_an_outage_does_not() -> None:
+    for code in (
+        "_UNKNOWN_TOPIC",
+        "UNKNOWN_TOPIC_OR_PART",
+        "TOPIC_AUTHORIZATION_FAILED",
+        "MSG_SIZE_TOO_LARGE",
+    ):
+        assert needs_user(code)
+    for code in ("_MSG_TIMED_OUT", "PRODUCER_FENCED", "NOT_ENOUGH_REPLICAS", "_ALL_BROKERS_DOWN"):
+        assert not needs_user(code)
