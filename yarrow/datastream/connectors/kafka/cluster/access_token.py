@@ -17,7 +17,10 @@ import urllib.request
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from yarrow.datastream.connectors.kafka.cluster.kafka_errors import KafkaConnectorError
+from yarrow.datastream.connectors.kafka.cluster.kafka_errors import (
+    KafkaConnectorError,
+    KafkaCredentialsError,
+)
 from yarrow.runtime.common.clock import perf_counter
 
 _ANSWER_SECONDS: Final = 10.0
@@ -108,7 +111,7 @@ class AccessToken:
                 cafile=settings.get("https.ca.location"), cadata=settings.get("https.ca.pem")
             )
         except (OSError, ssl.SSLError) as error:
-            raise KafkaConnectorError(f"Kafka: https.ca.location cannot be used: {error}") from None
+            raise KafkaCredentialsError(f"Kafka: https.ca.location cannot be used: {error}") from None
 
     def _failed(self, why: str) -> KafkaConnectorError:
         place = urllib.parse.urlsplit(self._url)

@@ -39,6 +39,7 @@ from yarrow.datastream.connectors.kafka.cluster.client_properties import ClientP
 from yarrow.datastream.connectors.kafka.cluster.client_settings import admin_settings
 from yarrow.datastream.connectors.kafka.cluster.kafka_errors import (
     KafkaConnectorError,
+    KafkaCredentialsError,
     KafkaLoginRefusedError,
     KafkaPropertyRefusedError,
     KafkaTopicMissingError,
@@ -193,7 +194,7 @@ def _made(
     for key, value in configuration.items():
         # The client does not name a file that it misses.
         if key.startswith("ssl.") and key.endswith(".location") and not os.path.exists(value):
-            raise KafkaConnectorError(
+            raise KafkaCredentialsError(
                 f"{key}: the file {value} does not exist on the machine where the source or sink runs. Put it there on"
                 " every machine, or give its text by the property that ends with .pem"
             )

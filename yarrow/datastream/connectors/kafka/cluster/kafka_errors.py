@@ -34,6 +34,12 @@ class KafkaLoginRefusedError(KafkaUnreachableError):
     needs_user = True
 
 
+class KafkaCredentialsError(KafkaConnectorError):
+    """A certificate, a key or another file of the client is missing, has expired or cannot be opened."""
+
+    needs_user = True
+
+
 class KafkaTopicMissingError(KafkaConnectorError):
     """A topic or partition that the program names does not exist, or was deleted before its bounded end."""
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from yarrow.datastream.connectors.kafka.cluster.kafka_errors import KafkaConnectorError
+from yarrow.datastream.connectors.kafka.cluster.kafka_errors import KafkaCredentialsError
 from yarrow.runtime.common.clock import SystemClock
 
 
@@ -28,7 +28,7 @@ class _Pair(NamedTuple):
 
 
 def tls_context(settings: Mapping[str, str]) -> ssl.SSLContext:
-    """What TLS trusts and shows. Raises KafkaConnectorError naming the property that cannot be used."""
+    """What TLS trusts and shows. Raises KafkaCredentialsError naming the property that cannot be used."""
     try:
         context = ssl.create_default_context(
             cafile=settings.get("ssl.ca.location"), cadata=settings.get("ssl.ca.pem")
@@ -40,7 +40,7 @@ def tls_context(settings: Mapping[str, str]) -> ssl.SSLContext:
             context.load_verify_locations(settings["ssl.crl.location"])
             context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
     except (OSError, ssl.SSLError) as error:
-        raise KafkaConnectorError(f"Kafka: its ssl properties cannot be used: {error}") from error
+        raise KafkaCredentialsError(f"Kafka: its ssl properties cannot be used: {error}") from error
     pair = _client_pair(settings)
     if pair is not None:
         _show(context, pair)
@@ -48,7 +48,7 @@ def tls_context(settings: Mapping[str, str]) -> ssl.SSLContext:
 
 
 def check_client_certificate(settings: Mapping[str, str]) -> None:
-    """Raise KafkaConnectorError if the client's certificate cannot be used now: a broker would only hang up."""
+    """Raise KafkaCredentialsError if the client's certificate cannot be used now: a broker would only hang up."""
     from cryptography import x509
 
     pair = _client_pair(settings)
@@ -57,11 +57,11 @@ def check_client_certificate(settings: Mapping[str, str]) -> None:
     try:
         certificate = x509.load_pem_x509_certificate(pair.certificate)
     except ValueError:
-        raise KafkaConnectorError(f"Kafka: {pair.source} holds no certificate in PEM") from None
+        raise KafkaCredentialsError(f"Kafka: {pair.source} holds no certificate in PEM") from None
     _show(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), pair)
     now = datetime.datetime.fromtimestamp(SystemClock().epoch_ms() / 1000, datetime.UTC)
     if certificate.not_valid_after_utc < now:
-        raise KafkaConnectorError(
+        raise KafkaCredentialsError(
             f"Kafka: the client's certificate of {pair.source} has expired on"
             f" {certificate.not_valid_after_utc:%Y-%m-%d %H:%M} UTC. Renew it on every machine where the job runs"
         )
@@ -90,11 +90,11 @@ def _of_pkcs12(path: str, password: str | None) -> _Pair:
     try:
         key, certificate, more = pkcs12.load_key_and_certificates(data, (password or "").encode() or None)
     except (ValueError, TypeError):
-        raise KafkaConnectorError(
+        raise KafkaCredentialsError(
             f"Kafka: ssl.keystore.location={path} is no PKCS12 file that ssl.keystore.password opens"
         ) from None
     if key is None or certificate is None:
-        raise KafkaConnectorError(f"Kafka: ssl.keystore.location={path} holds no key with its certificate")
+        raise KafkaCredentialsError(f"Kafka: ssl.keystore.location={path} holds no key with its certificate")
     chain = b"".join(one.public_bytes(Encoding.PEM) for one in (certificate, *more))
     private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     return _Pair(chain, private, None, f"ssl.keystore.location={path}")
@@ -104,13 +104,13 @@ def _content(key: str, path: str) -> bytes:
     try:
         return Path(path).read_bytes()
     except OSError as error:
-        raise KafkaConnectorError(
+        raise KafkaCredentialsError(
             f"Kafka: {key}: {path} cannot be read on the machine where the source or sink runs: {error.strerror}"
         ) from None
 
 
 def _show(context: ssl.SSLContext, pair: _Pair) -> None:
-    """Have connections show a certificate. Raises KafkaConnectorError if its key cannot be used."""
+    """Have connections show a certificate. Raises KafkaCredentialsError if its key cannot be used."""
     with os.fdopen(os.memfd_create("client certificate", os.MFD_CLOEXEC), "wb") as memory:
         memory.write(pair.certificate + b"\n" + pair.key)
         memory.flush()
@@ -118,7 +118,7 @@ def _show(context: ssl.SSLContext, pair: _Pair) -> None:
             # Without a password OpenSSL would ask at the terminal.
             context.load_cert_chain(f"/proc/self/fd/{memory.fileno()}", password=lambda: pair.password or "")
         except (OSError, ssl.SSLError) as error:
-            raise KafkaConnectorError(
+            raise KafkaCredentialsError(
                 f"Kafka: the client's certificate and key of {pair.source} cannot be used: {error}. Check that the key"
                 " is that of the certificate, and that ssl.key.password opens it"
             ) from None
