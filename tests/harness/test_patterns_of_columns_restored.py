@@ -15,13 +15,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.harness.test_patterns_restored import WHOLES, Model, Shown, steps_of
+from tests.harness.test_patterns_restored import KEYS, WHOLES, Model, Shown, steps_of
 from tests.support.pattern_model import Kind, Whole
 from tests.support.restarted_columns import RestartedColumns
 from tests.support.restarted_job import CANONICAL, OWN
 from yarrow.cep import CEP, AfterMatchSkipStrategy, Pattern
+from yarrow.cep.plain_sequences import why_no_plain_sequence
 from yarrow.common import Time
 from yarrow.container.fragment import FragmentFailedError
+from yarrow.container.operators.columnar_pattern import columnar_pattern_operator
 from yarrow.container.operators.columnar_pattern.columnar_pattern_operator import (
     ColumnarPatternMatchingOperator,
 )
@@ -134,14 +136,71 @@ def test_a_cut_among_keys_loses_and_doubles_none(backend: str, whole: Whole) -> 
     assert all(not subtask.keyed for subtask in state.subtasks.values())
 
 
+#: Plain sequences run by the table of states, or as sequences.
+STATES, SEQUENCE = "states", "sequence"
+
+
+def choose(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lets operators that begin from now on take one of two ways."""
+    plain: dict[str, Any] = {STATES: lambda *_: "a test", SEQUENCE: why_no_plain_sequence}
+    monkeypatch.setattr(columnar_pattern_operator, "why_no_plain_sequence", plain[way])
+
+
 @pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
-def test_rows_of_keys_that_cannot_match_yet_are_state(backend: str) -> None:
+@pytest.mark.parametrize("ways", [[STATES, SEQUENCE], [SEQUENCE, STATES]], ids="-".join)
+@pytest.mark.parametrize("held", [True, False], ids=["held", "matched"])
+def test_a_snapshot_of_either_way_is_restored_by_the_other(
+    ways: list[str], backend: str, held: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Some rows begin a match and belong to another, too.
+    whole = Whole((Kind("a", "ab"), Kind("b", "b"), Kind("c", "c")), 30)
+    model = Model(whole)
+    if not held:
+        # Partial matches go to the table of states at once.
+        monkeypatch.setattr(columnar_pattern_operator, "can_be_held", lambda table: False)
+    choose(ways[0], monkeypatch)
+    job = RestartedColumns(matching(lambda: on_letters(whole, mixed=False)), SCHEMA, "time")
+    job.start(2, backend)
+    found: Counter[Any] = Counter()
+
+    def run(letters: str, start: int, watermark: int) -> None:
+        rows = [(key, letter, start + at) for key in KEYS for at, letter in enumerate(letters)]
+        for row in rows:
+            model.row(row, row[2])
+        job.push_rows(rows, [time for _, _, time in rows])
+        model.watermark = watermark
+        job.watermark(watermark)
+        found.update((shown(match), time) for match, time in job.take())
+        assert found == model.matches()
+
+    run("xacbabacbba", 0, 8)
+    for way, parallelism, start, watermark in (
+        (ways[1], 3, 20, 25),
+        (ways[0], 1, 31, 32),
+        (ways[1], 2, 38, 39),
+    ):
+        choose(way, monkeypatch)
+        job.restart(parallelism, backend, CANONICAL)
+        assert all((operator._sequence is not None) is (way == SEQUENCE) for operator in operators(job))
+        run("bca"[start % 3 :], start, watermark)
+    run("c", 60, 100)
+    assert len(found) == 18
+    state = job.stop(CANONICAL)
+    assert all(not subtask.keyed for subtask in state.subtasks.values())
+
+
+@pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
+@pytest.mark.parametrize("way", [STATES, SEQUENCE])
+def test_rows_of_keys_that_cannot_match_yet_are_state(
+    backend: str, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    choose(way, monkeypatch)
     job = RestartedColumns(matching(lambda: on_letters(CHAIN, mixed=False)), SCHEMA, "time")
     job.start(2, backend)
     job.push_rows([(key, letter, at) for key in range(9) for at, letter in enumerate("ab")], [5, 6] * 9)
     job.watermark(6)
-    held = [operator._held for operator in operators(job)]
-    assert sum(len(rows._places) for rows in held if rows is not None) == 9
+    held = [operator._held or operator._sequence for operator in operators(job)]
+    assert sum(rows.row_count for rows in held if rows is not None) == 18
     for parallelism, time in ((3, 20), (1, 21), (2, 22)):
         job.restart(parallelism, backend, OWN)
         job.watermark(time)

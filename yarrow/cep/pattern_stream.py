@@ -24,6 +24,7 @@ from yarrow.cep.pattern_functions import (
     TimedOutPartialMatchHandler,
 )
 from yarrow.cep.pattern_table import compile_pattern
+from yarrow.cep.plain_sequences import why_no_plain_sequence
 from yarrow.common.execution_modes import TimeCharacteristic
 from yarrow.common.typeinfo import TypeInformation
 from yarrow.datastream.columnar_keyed_stream import ColumnarKeyedStream
@@ -229,7 +230,7 @@ class PatternStream(ABC):
             _NAME,
             output_type=declared(output_type),
             blocking=blocking,
-            description=f"CEP({', '.join(self._pattern.names())})",
+            description=f"CEP({', '.join(self._pattern.names())}){self._slow_way()}",
             **self._operator(shared),
         )
         return self._result(DataStream(environment, made))
@@ -241,6 +242,10 @@ class PatternStream(ABC):
     def _result(self, stream: DataStream) -> DataStream:
         """The stream of matches as the program gets it."""
         return stream
+
+    def _slow_way(self) -> str:
+        """The plan's text: what asks for the slower of two ways; empty if there is none."""
+        return ""
 
     def _check_timed_out_tag(self, method: str, tag: OutputTag) -> None:
         """Raises TypeError or InvalidProgramError if partial matches cannot go to that side output."""
@@ -345,6 +350,10 @@ class _ColumnarPatternStream(PatternStream):
             "state_key_columns": () if isinstance(stream.key_column, str) else stream.key_column,
             "chaining": ChainingStrategy.HEAD,
         }
+
+    def _slow_way(self) -> str:
+        reason = why_no_plain_sequence(self._pattern, self._most)
+        return f", row by row because of {reason}" if reason else ""
 
     def _check_timed_out_tag(self, method: str, tag: OutputTag) -> None:
         super()._check_timed_out_tag(method, tag)

@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from yarrow.cep.partial_matches import PartialMatches
 from yarrow.cep.pattern_matcher import PatternResult
+from yarrow.cep.plain_sequences import why_no_plain_sequence
 from yarrow.common.typeinfo import Types
 from yarrow.common.types import Row
 from yarrow.container.codegen.code_writer import CompiledCode
@@ -46,6 +47,10 @@ from yarrow.container.operators.columnar_pattern.pending_batches import (
     codes_of,
 )
 from yarrow.container.operators.columnar_pattern.relevant_rows import RelevantRows
+from yarrow.container.operators.columnar_pattern.sequence_matching import (
+    SequenceMatching,
+    rows_of_partial_matches,
+)
 from yarrow.container.operators.registry import runs
 from yarrow.container.protocol.failure import short_record
 from yarrow.container.state.heap_keyed_state import NO_KEY
@@ -107,6 +112,8 @@ class ColumnarPatternMatchingOperator(MatchingOperator, ColumnarOperator):
         self._until = MIN_TIMESTAMP
         #: None = partial matches can be seen, or need more than columns.
         self._held: HeldRows | None = None
+        #: Runs all rows in its own way; None = the pattern is no plain sequence.
+        self._sequence: SequenceMatching | None = None
 
     # ------------------------------------------------------------------ life
 
@@ -118,13 +125,18 @@ class ColumnarPatternMatchingOperator(MatchingOperator, ColumnarOperator):
             self._fix = copy_flat_row
         self._conditions = ColumnConditions(self._pattern)
         self._relevant = RelevantRows(self._matcher.table, self._conditions.conditions)
-        self._held = self._held_rows()
+        self._sequence = self._sequence_matching()
+        self._held = None if self._sequence is not None else self._held_rows()
+        held = self._held if self._sequence is None else self._sequence
         self._pending = PendingBatches(
-            self._schema, self._key, self._conditions.truths, self._relevant.of, self._held
+            self._schema, self._key, self._conditions.truths, self._relevant.of, held
         )
         context.state.register_section(PENDING_BATCHES, self._pending)
         live = Live(self._matches.table, self._matches.all_keys)
         self._rows = DueRows(self._key, live, self._rows_of)
+        if self._sequence is not None:
+            self._take_partial_matches()
+            return
         few = len(self._conditions.conditions) <= MOST_CONDITIONS
         # Behind strict steps few rows become objects: only the matcher knows which.
         # Asked in front: OrderedMatching changes the timers.
@@ -152,6 +164,37 @@ class ColumnarPatternMatchingOperator(MatchingOperator, ColumnarOperator):
         if self._ordered is not None:
             self._ordered.close()
         super().close()
+
+    def _sequence_matching(self) -> SequenceMatching | None:
+        """What runs a plain sequence of steps. Restored matches that wait for others need the table of states."""
+        restored = (self._matches.at(key)[1] for key in self._matches.all_keys())
+        if why_no_plain_sequence(self._pattern, self._matching.max_partial_matches) or any(
+            found is not None and found.complete for found in restored
+        ):
+            return None
+        if self._fix is copy_flat_row:
+            # Each match gets objects of its own.
+            self._fix = None
+        return SequenceMatching(
+            self._key,
+            self._pattern.steps,
+            self._conditions.conditions,
+            self._pattern.within_ms,
+            self._rows_of,
+            gives_timed_out=self._on_timeout is not None,
+        )
+
+    def _take_partial_matches(self) -> None:
+        """Lets the rows of restored partial matches wait: run again, they make the same partial matches."""
+        found = [(key, self._matches.at(key)[1]) for key in list(self._matches.all_keys())]
+        for key, _ in found:
+            self._matches.remove(key)
+        self._timers.event_timers.clear()
+        rows = rows_of_partial_matches([each for _, each in found if each is not None], self._schema)
+        if rows is not None:
+            times, records = rows
+            truths = self._conditions.truths(records)
+            self._pending.put_back(WaitingColumns.of(times, records, truths, self._relevant.of(truths)))
 
     def _held_rows(self) -> HeldRows | None:
         """Where rows stay as columns while their key cannot match, if nobody can see the difference."""
@@ -266,12 +309,18 @@ class ColumnarPatternMatchingOperator(MatchingOperator, ColumnarOperator):
         times = [self._pending.first_time, self._timers.event_timers.next_timestamp]
         if self._held is not None:
             times.append(self._held.first_end)
+        if self._sequence is not None and self._sequence.is_due(watermark):
+            return True
         under_way = self._leaving is not None or bool(self._due) or self._rows.first_time is not None
         return under_way or any(time is not None and time <= watermark for time in times)
 
     def fire_event_timers(self, deadline: float) -> Iterator[tuple[Any, int | None]]:
         """Runs the pattern over the rows that the watermark has passed, then ends partial matches in time."""
         watermark = self._timers.watermark
+        if self._sequence is not None:
+            for found in self._sequence.run_until(self._pending, watermark, deadline):
+                yield from self._emit_each(found)
+            return
         if self._ordered is not None:
             yield from self._fire_ordered(self._ordered, watermark, deadline)
             return
@@ -351,7 +400,8 @@ class ColumnarPatternMatchingOperator(MatchingOperator, ColumnarOperator):
         # Between two slices rows that leave are in no state: those that are left wait again.
         left = None if self._leaving is None else self._leaving.left()
         self._leaving = None
-        for rows in (*(rows for rows, _ in reversed(self._due)), left, self._rows.take_left()):
+        unrun = None if self._sequence is None else self._sequence.take_left()
+        for rows in (*(rows for rows, _ in reversed(self._due)), left, self._rows.take_left(), unrun):
             if rows is not None:
                 self._pending.put_back(rows)
         self._due.clear()
@@ -371,6 +421,8 @@ class ColumnarPatternMatchingOperator(MatchingOperator, ColumnarOperator):
             self._live = set()
         if self._held is not None:
             self._held.clear()
+        if self._sequence is not None:
+            self._sequence.clear()
 
 
 def _is_flat(kind: pa.DataType) -> bool:

@@ -59,15 +59,28 @@ class WaitingColumns(NamedTuple):
         if len(self.times) <= most:
             yield self
             return
-        whole = self.at(np.argsort(self.times, kind="stable"))
-        assert whole is not None
+        whole = self.by_time()
         start, count = 0, len(whole.times)
         while start < count:
             last = whole.times[min(start + most, count) - 1]
             end = int(np.searchsorted(whole.times, last, side="right"))
-            records, own = whole.records.slice(start, end - start), slice(start, end)
-            yield WaitingColumns.of(whole.times[own], records, whole.truths[own], whole.marks[own])
+            yield whole.between(start, end)
             start = end
+
+    def by_time(self) -> WaitingColumns:
+        """The rows in order of time."""
+        if (self.times[1:] >= self.times[:-1]).all():
+            return self
+        rows = self.at(np.argsort(self.times, kind="stable"))
+        assert rows is not None
+        return rows
+
+    def between(self, start: int, end: int) -> WaitingColumns:
+        """The rows from `start` on and before `end`, at least one, in the same memory."""
+        own = slice(start, end)
+        return WaitingColumns.of(
+            self.times[own], self.records.slice(start, end - start), self.truths[own], self.marks[own]
+        )
 
 
 class FrozenRows(NamedTuple):

@@ -18,19 +18,27 @@ from tests.support.pattern_model import Whole
 from tests.unit.cep.test_pattern_matcher_against_model import LETTERS, strategies, wholes
 from yarrow.cep import (
     CEP,
+    AfterMatchSkipStrategy,
     MalformedPatternError,
     Pattern,
     PatternProcessFunction,
     PatternStream,
     TimedOutPartialMatchHandler,
+    WithinType,
     match,
 )
-from yarrow.common import Time, Types
-from yarrow.container.operators.columnar_pattern import columnar_pattern_operator, leaving_rows
+from yarrow.common import Time, Types, WatermarkStrategy
+from yarrow.common.watermark_strategy import TimestampAssigner
+from yarrow.container.operators.columnar_pattern import (
+    columnar_pattern_operator,
+    leaving_rows,
+    sequence_matching,
+)
 from yarrow.container.operators.columnar_pattern.columnar_pattern_operator import (
     ColumnarPatternMatchingOperator,
 )
 from yarrow.datastream import DataStream, OutputTag, StreamExecutionEnvironment
+from yarrow.datastream.data_stream import operator_of
 from yarrow.runtime.common.errors import InvalidProgramError
 from yarrow.runtime.data.elements import ArrowBatch
 from yarrow.table.expressions import col
@@ -128,6 +136,12 @@ def objects(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return made
 
 
+@pytest.fixture
+def by_states(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs plain sequences by the table of states."""
+    monkeypatch.setattr(columnar_pattern_operator, "why_no_plain_sequence", lambda *_: "a test")
+
+
 # ---------------------------------------------------------------------- rows and columns give the same
 
 rows_of = st.lists(
@@ -196,6 +210,7 @@ def test_rows_and_columns_have_the_same_results(
         assert left._pending.first_time is None
         assert left._timers.event_timers.next_timestamp is None
         assert left._held is None or left._held.first_end is None
+        assert left._sequence is None or left._sequence.row_count == 0
 
 
 # ---------------------------------------------------------------------- rules
@@ -272,6 +287,11 @@ def test_records_are_rows_with_the_names_of_columns() -> None:
         assert job.output == [{"k": 1, "letter": "a", "number": 0}]
 
 
+class Numbers(TimestampAssigner):
+    def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
+        return int(value[2])
+
+
 class Rows(PatternProcessFunction):
     def process_match(self, match: Any, ctx: Any) -> Iterable[Any]:
         yield match["a"][0].as_dict()
@@ -291,7 +311,13 @@ def test_rows_of_one_key_beyond_thousands_run_in_pieces(monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("function", [Both, Matches])
-def test_a_cut_between_pieces_puts_rows_back(function: Any) -> None:
+@pytest.mark.parametrize("form", ["sequence", "states"])
+def test_a_cut_between_pieces_puts_rows_back(
+    function: Any, form: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sequence_matching, "_FIRST_PIECE", 4)
+    if form == "states":
+        request.getfixturevalue("by_states")
     with harness(a_then_b(1000), function()) as job:
         push(job, [(key, "a", key) for key in range(300)], [1] * 300)
         push(job, [(key, "b", 300 + key) for key in range(300)], [*range(2, 302)])
@@ -326,6 +352,23 @@ def test_conditions_of_columns_and_of_rows_join_in_one_step() -> None:
 # ---------------------------------------------------------------------- which rows become objects
 
 
+def test_of_a_plain_sequence_only_rows_of_matches_become_objects(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = objects(monkeypatch)
+    with harness(a_then_b(100).followed_by("c").where(on("c"))) as job:
+        push(job, [(2, "b", 0), (1, "a", 1), (1, "x", 2), (1, "b", 3), (2, "a", 4), (3, "c", 5)], [*range(6)])
+        assert operator(job)._pending.entry_count == 5
+        job.watermark(6)
+        assert made == []
+        push(job, [(1, "a", 6), (1, "c", 7), (2, "c", 8)], [7, 8, 9])
+        job.watermark(9)
+        assert made == [1, 3, 7]
+        # The others time out.
+        job.watermark(FAR)
+        assert made == [1, 3, 7, 4, 6]
+        assert job.outputs(1) == [((("a", (4,)),), 104), ((("a", (6,)),), 107)]
+
+
+@pytest.mark.usefixtures("by_states")
 def test_of_relaxed_steps_only_rows_that_may_be_taken_become_objects(monkeypatch: pytest.MonkeyPatch) -> None:
     made = objects(monkeypatch)
     with harness(a_then_b(100)) as job:
@@ -338,6 +381,7 @@ def test_of_relaxed_steps_only_rows_that_may_be_taken_become_objects(monkeypatch
     assert made == [3, 5, 8]
 
 
+@pytest.mark.usefixtures("by_states")
 def test_without_timed_out_results_only_rows_of_keys_that_may_match_do(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -356,6 +400,7 @@ def test_without_timed_out_results_only_rows_of_keys_that_may_match_do(
         assert [time for _, time in job.output] == [5, 99]
 
 
+@pytest.mark.usefixtures("by_states")
 def test_a_key_with_many_rows_that_wait_for_a_match_goes_to_the_matcher() -> None:
     with harness(a_then_b(1000), Matches()) as job:
         for at in range(40):
@@ -400,12 +445,46 @@ def test_a_condition_is_computed_once_a_batch(monkeypatch: pytest.MonkeyPatch) -
     assert asked == [(on("a"), 4), (on("b"), 4)]
 
 
+# ---------------------------------------------------------------------- which way a pattern takes
+
+
+def test_the_plan_says_why_a_pattern_runs_row_by_row() -> None:
+    def description(pattern: Pattern, most: int | None = None) -> str:
+        found = CEP.pattern(stream(timed=True).key_by("k"), pattern)
+        found = found if most is None else found.max_partial_matches(most)
+        return str(operator_of(found.process(Matches())).description)
+
+    plain = Pattern.begin("a").followed_by("b").where(on("b")).or_where(col("number") > 3)
+    assert description(plain) == "CEP(a, b)"
+    skipping = Pattern.begin("a", AfterMatchSkipStrategy.skip_to_next()).where(on("a"))
+    of_rows = Pattern.begin("a").where(on("a")).where(lambda row: row.number > 3)
+    slow = {
+        "next('b')": Pattern.begin("a").next("b").where(on("b")),
+        "followed_by_any('b')": Pattern.begin("a").followed_by_any("b").where(on("b")),
+        "not_next('b')": Pattern.begin("a").not_next("b").where(on("b")).followed_by("c"),
+        "the step 'b', which takes several rows": Pattern.begin("a").followed_by("b").times(2),
+        "the step 'a', which may be left out": Pattern.begin("a").where(on("a")).optional().followed_by("b"),
+        "a group": Pattern.begin(Pattern.begin("a")).followed_by("b"),
+        "its skip strategy skip_to_next": skipping,
+        "the condition of the step 'a', which is not over columns": of_rows,
+        "the time limit of the step 'b'": Pattern.begin("a")
+        .followed_by("b")
+        .within(Time.seconds(1), WithinType.PREVIOUS_AND_CURRENT),
+    }
+    for reason, pattern in slow.items():
+        assert description(pattern).endswith(f"), row by row because of {reason}")
+    assert description(plain, 3) == "CEP(a, b), row by row because of max_partial_matches"
+
+
 # ---------------------------------------------------------------------- refusals
 
 
-def stream(schema: pa.Schema = SCHEMA) -> Any:
+def stream(schema: pa.Schema = SCHEMA, *, timed: bool = False) -> Any:
     env = StreamExecutionEnvironment.get_execution_environment()
     source = env.from_collection([(1, "a", 2)], Types.TUPLE([Types.LONG(), Types.STRING(), Types.LONG()]))
+    if timed:
+        strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(Numbers())
+        source = source.assign_timestamps_and_watermarks(strategy)
     return source.to_arrow(schema)
 
 
@@ -497,6 +576,7 @@ def test_an_error_of_a_condition_names_operator_row_and_key() -> None:
             job.watermark(2)
 
 
+@pytest.mark.usefixtures("by_states")
 def test_rows_are_held_in_slices_and_stay_held_behind_a_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(columnar_pattern_operator, "_MOST_AT_ONCE", 10)
     with harness(a_then_b(1000), Matches()) as running:
