@@ -28,7 +28,7 @@ from yarrow.runtime.data.elements import MAX_TIMESTAMP, MIN_TIMESTAMP
 _PARTS_OF_THE_LIMIT: Final = 8
 
 
-class Piece(NamedTuple):
+class DuePiece(NamedTuple):
     """Rows in order of time, at least one."""
 
     #: int64, shape (rows,).
@@ -99,7 +99,7 @@ class PartialSequences:
 
     # ------------------------------------------------------------------ rows
 
-    def run(self, piece: Piece) -> tuple[Ended, Flags]:
+    def run(self, piece: DuePiece) -> tuple[Ended, Flags]:
         """Runs the rows of a piece, and lets time pass up to that of its last row.
 
         Returns what has ended, and the rows that partial matches hold now: bool, shape (rows,).
@@ -161,7 +161,7 @@ class PartialSequences:
         reach = self._within - 1
         return np.minimum(starts, MAX_TIMESTAMP - reach) + reach
 
-    def _matched(self, moving: Numbers, places: Numbers, piece: Piece) -> Ended:
+    def _matched(self, moving: Numbers, places: Numbers, piece: DuePiece) -> Ended:
         """The matches in order of their last rows, and those of one row in the order of their first ones."""
         order = np.lexsort((moving[ROWS], places))
         moving = moving[:, order]
@@ -217,7 +217,7 @@ class PartialSequences:
 class _RowsByKey:
     """The rows of a piece, those of each key together in order of time."""
 
-    def __init__(self, piece: Piece) -> None:
+    def __init__(self, piece: DuePiece) -> None:
         count, codes = len(piece.slots), piece.codes
         # Small numbers are sorted by their digits.
         small = codes.astype(np.uint16) if count <= 1 << 16 else codes
@@ -245,6 +245,6 @@ class _RowsByKey:
         self.first_hits = firsts[self.hit_codes]
 
     def behind(self, places: Numbers) -> Numbers:
-        """The place of the next such row of the same key behind each place; -1 = there is none."""
+        """The place of the next such row of the same key behind each place, -1 = none: int64, shape (places,) both."""
         found = self._next[places + 1]
         return np.where(found < self._end_of_row[places], found, -1)

@@ -22,7 +22,7 @@ from yarrow.cep.pattern import Step
 from yarrow.common.types import Row
 from yarrow.container.operators.columnar.arrow_columns import build_columns
 from yarrow.container.operators.columnar_pattern.column_conditions import Truths
-from yarrow.container.operators.columnar_pattern.partial_sequences import Ended, PartialSequences, Piece
+from yarrow.container.operators.columnar_pattern.partial_sequences import Ended, PartialSequences, DuePiece
 from yarrow.container.operators.columnar_pattern.pending_batches import (
     FrozenRows,
     Numbers,
@@ -126,7 +126,7 @@ class SequenceMatching:
         codes, keys = codes_of(self._key, rows.records)
         takes = [self._takes(rows.truths, parts) for parts in self._conditions]
         first, self._next = self._next, self._next + len(rows.times)
-        piece = Piece(rows.times, codes, self._slots_of(keys, codes[takes[0]]), takes, first)
+        piece = DuePiece(rows.times, codes, self._slots_of(keys, codes[takes[0]]), takes, first)
         ended, held = self._sequences.run(piece)
         numbered = NumberedRows(rows, np.arange(first, self._next))
         found = self._matches(ended, [numbered])
@@ -247,9 +247,9 @@ class SequenceMatching:
 def rows_of_partial_matches(
     matches: Iterable[PartialMatches], schema: pa.Schema
 ) -> tuple[Numbers, pa.RecordBatch] | None:
-    """The times of the rows that partial matches of some keys hold, and these rows, in order of time.
+    """The times (int64, shape (rows,)) of the rows that partial matches of some keys hold, and these rows.
 
-    None if there are none.
+    They are in order of time. None if there are none.
     """
     rows: list[tuple[int, Any]] = []
     for each in matches:

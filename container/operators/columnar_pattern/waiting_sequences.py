@@ -78,7 +78,10 @@ class WaitingSequences:
         self.replace(left)
 
     def replace(self, sequences: Numbers, slots: int | None = None) -> None:
-        """Keeps these partial matches alone, as many at most as there were. `slots`: above all slots."""
+        """Keeps these partial matches alone: int64, shape (fields, count), at most as many as there is room for.
+
+        `slots`: above all slots.
+        """
         self._places = self._node_count = self.count = 0
         self._alive[:] = False
         self._heads = np.full(len(self._heads) if slots is None else max(slots, 1), -1, np.int64)
@@ -86,7 +89,10 @@ class WaitingSequences:
             self._append(sequences[:, np.argsort(sequences[SLOT], kind="stable")])
 
     def take(self, slots: Numbers) -> tuple[Numbers, Numbers]:
-        """Removes all partial matches of some slots: these, and for each the position of its slot in `slots`."""
+        """Removes all partial matches of some slots, int64, shape (slots,), without repetition.
+
+        Returns them, int64, shape (fields, count), and for each the position of its slot, int64, shape (count,).
+        """
         inside = np.flatnonzero((slots >= 0) & (slots < len(self._heads)))
         nodes = self._heads[slots[inside]]
         there = nodes >= 0
@@ -119,7 +125,7 @@ class WaitingSequences:
         return fields[:, alive & (fields[LAST] >= now)]
 
     def remove_before(self, now: int) -> Numbers:
-        """Removes the partial matches that may take no row at `now` any more, and returns them."""
+        """Removes and returns those that may take no row at `now` any more: int64, shape (fields, count)."""
         fields, alive = self._fields[:, : self._places], self._alive[: self._places]
         places = np.flatnonzero(alive & (fields[LAST] < now))
         alive[places] = False
