@@ -22,7 +22,7 @@ from yarrow.cep.pattern import Step
 from yarrow.common.types import Row
 from yarrow.container.operators.columnar.arrow_columns import build_columns
 from yarrow.container.operators.columnar_pattern.column_conditions import Truths
-from yarrow.container.operators.columnar_pattern.partial_sequences import Ended, PartialSequences, DuePiece
+from yarrow.container.operators.columnar_pattern.partial_sequences import DuePiece, Ended, PartialSequences
 from yarrow.container.operators.columnar_pattern.pending_batches import (
     FrozenRows,
     Numbers,
