@@ -16,6 +16,7 @@ from typing import Any, Final
 from yarrow.common.types import Row
 from yarrow.runtime.data.immutability import ATOMIC_TYPES
 from yarrow.runtime.data.plain_classes import (
+    ClassTable,
     compile_lines,
     fields_of_plain_class,
     is_nameable,
@@ -30,7 +31,6 @@ COUNTS_REFERENCES: Final = sys.implementation.name == "cpython" and sys.version_
 
 OnlyAtoms = Callable[[Any], bool]
 
-_MAX_CLASSES: Final = 4096
 #: Instances of one class with other attributes than those before: so often the test is made anew.
 _MOST_SHAPES: Final = 4
 _all_atoms = ATOMIC_TYPES.issuperset
@@ -69,8 +69,8 @@ def _with_dict_alone(value: Any) -> bool:
 
 
 _BUILT_IN: Final[dict[type, OnlyAtoms]] = {list: _list, dict: _dict, set: _set, Row: _row}
-_tests: Final[dict[type, OnlyAtoms]] = dict(_BUILT_IN)
-_shapes_seen: Final[dict[type, int]] = {}
+_shapes_seen: Final = ClassTable[int]({})
+_tests: Final = ClassTable[OnlyAtoms](_BUILT_IN, _shapes_seen)
 #: The test of an exact class, or None: whether a value of it holds atoms alone, and no weak reference leads to it.
 only_atoms_of: Final = _tests.get
 
@@ -78,12 +78,9 @@ only_atoms_of: Final = _tests.get
 def learn_only_atoms(value: Any) -> bool:
     """Makes the test for the class of `value` and the attributes that it has. Returns False: copy this one."""
     cls = type(value)
-    if len(_tests) >= _MAX_CLASSES:  # a program that makes classes for ever must not fill the memory
-        _tests.clear()
-        _shapes_seen.clear()
-        _tests.update(_BUILT_IN)
-    seen = _shapes_seen[cls] = _shapes_seen.get(cls, 0) + 1
-    _tests[cls] = (seen <= _MOST_SHAPES and _test_of(cls, value)) or _never
+    seen = (_shapes_seen.get(cls) or 0) + 1
+    _shapes_seen.put(cls, seen)
+    _tests.put(cls, (seen <= _MOST_SHAPES and _test_of(cls, value)) or _never)
     return False
 
 

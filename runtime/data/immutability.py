@@ -32,6 +32,7 @@ from yarrow.common.typeinfo import TypeInformation
 from yarrow.common.types import Row, RowKind, row_of
 from yarrow.runtime.data.errors import UncopyableValueError
 from yarrow.runtime.data.plain_classes import (
+    ClassTable,
     InstanceShape,
     compile_lines,
     differs,
@@ -70,7 +71,6 @@ _SHARED: Final[tuple[type, ...]] = (
     weakref.ref,
 )
 
-_MAX_CLASSES: Final = 4096
 _new = object.__new__
 _set = object.__setattr__
 
@@ -90,10 +90,10 @@ def freeze_or_copy(value: Any) -> Any:
             return value
         if kind in atoms:
             return value
-        whole = _whole_copiers.get(kind)
+        whole = whole_copier_of(kind)
         if whole is not None:
             return whole(value)
-        return (_copiers.get(kind) or _learn(kind))(value, {})
+        return (_copier_by_class(kind) or _learn(kind))(value, {})
     except UncopyableValueError as error:
         raise _naming_member(value, error) from error.__cause__
 
@@ -134,7 +134,7 @@ def _copy(value: Any, memo: Memo) -> Any:
     known = memo.get(id(value))
     if known is not None:
         return known
-    return (_copiers.get(kind) or _learn(kind))(value, memo)
+    return (_copier_by_class(kind) or _learn(kind))(value, memo)
 
 
 def _same(value: Any, memo: Memo) -> Any:
@@ -258,11 +258,11 @@ _BUILT_IN: Final[dict[type, Copier]] = {
     np.ndarray: _ndarray,
     Row: _row,
 }
+#: For plain classes a copier of values that stand alone: no memo is needed while all their fields are atoms.
+_whole_copiers: Final = ClassTable[Callable[[Any], Any]]({Row: _whole_row})
 #: Copier by exact class; grows by each class seen.
-_copiers: Final[dict[type, Copier]] = dict(_BUILT_IN)
-#: For plain classes also a copier of values that stand alone: no memo is needed while all their fields are
-#: atoms.
-_whole_copiers: Final[dict[type, Callable[[Any], Any]]] = {Row: _whole_row}
+_copiers: Final = ClassTable[Copier](_BUILT_IN, _whole_copiers)
+_copier_by_class: Final = _copiers.get
 #: The copier that `freeze_or_copy` would call for values of an exact class, or None: generated code saves
 #: itself a call. Generated code asks once a value, for the copier of a class may be replaced.
 whole_copier_of: Final = _whole_copiers.get
@@ -270,12 +270,7 @@ whole_copier_of: Final = _whole_copiers.get
 
 def _learn(cls: type) -> Copier:
     copier = _copier_of(cls)
-    if len(_copiers) >= _MAX_CLASSES:  # a program that makes classes for ever must not fill the memory
-        _copiers.clear()
-        _whole_copiers.clear()
-        _copiers.update(_BUILT_IN)
-        _whole_copiers[Row] = _whole_row
-    _copiers[cls] = copier
+    _copiers.put(cls, copier)
     return copier
 
 
@@ -345,7 +340,7 @@ def _object_copier(cls: type) -> Copier:
         _set(made, "__dict__", fields.copy())
         return made
 
-    _whole_copiers[cls] = _ShapeLearner(cls, copy_object, frozen=False).learn
+    _whole_copiers.put(cls, _ShapeLearner(cls, copy_object, frozen=False).learn)
     return copy_object
 
 
@@ -369,7 +364,7 @@ def _frozen_object_copier(cls: type) -> Copier:
         made.__dict__.update(copied)
         return made
 
-    _whole_copiers[cls] = _ShapeLearner(cls, copy_frozen, frozen=True).learn
+    _whole_copiers.put(cls, _ShapeLearner(cls, copy_frozen, frozen=True).learn)
     return copy_frozen
 
 
@@ -401,7 +396,7 @@ class _ShapeLearner:
             if shape is None:
                 self._learned = self._MOST_SHAPES
             else:
-                _whole_copiers[self._cls] = self._compile(shape, list(map(type, fields.values())))
+                _whole_copiers.put(self._cls, self._compile(shape, list(map(type, fields.values()))))
         return made
 
     def _compile(self, shape: InstanceShape, kinds: list[type]) -> Callable[[Any], Any]:

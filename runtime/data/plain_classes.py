@@ -1,8 +1,8 @@
 """Plain classes, whose instances consist of their attributes alone, and generated code over their attributes.
 
 Copies and the wire both rest on these rules. An instance may be made empty and then filled, if that equals
-what the class itself does. Owner: the calling thread; nothing here has state. It must not run user code: no
-constructor, no property, no __setattr__.
+what the class itself does. Whoever knows something of classes keeps it in a ClassTable. Owner: the calling
+thread. It must not run user code: no constructor, no property, no __setattr__.
 """
 
 from __future__ import annotations
@@ -13,14 +13,42 @@ import gc
 import keyword
 import linecache
 import types
-from collections.abc import Callable, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 _HEAP_TYPE: Final = 1 << 9  # Py_TPFLAGS_HEAPTYPE: the class was made by a class statement
 #: More attributes than this and generated code would be longer than it is fast.
 _MAX_FIELDS: Final = 64
+V = TypeVar("V")
+
+#: Classes of one table. Behind the last one it begins anew.
+MOST_CLASSES: Final = 4096
 _new = object.__new__
 _set = object.__setattr__
+
+
+class ClassTable(Generic[V]):
+    """Entries by exact class, of which those of built-in classes stay. A program may make classes for ever."""
+
+    def __init__(self, built_in: Mapping[type, V], *followers: ClassTable[Any]) -> None:
+        """`followers` begin anew with the table."""
+        self._built_in = dict(built_in)
+        self._entries = dict(built_in)
+        self._followers = followers
+        #: The entry of a class, or None. It stays the same function, so callers may keep it.
+        self.get: Final[Callable[[type], V | None]] = self._entries.get
+
+    def put(self, cls: type, entry: V) -> None:
+        """Sets the entry of a class."""
+        if len(self._entries) >= MOST_CLASSES and cls not in self._entries:
+            self._begin_anew()
+        self._entries[cls] = entry
+
+    def _begin_anew(self) -> None:
+        self._entries.clear()
+        self._entries.update(self._built_in)
+        for follower in self._followers:
+            follower._begin_anew()
 
 
 def differs(cls: Any, name: str) -> bool:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
+import pytest
+
 from tests.compat.api_calls import CallsInFile, Found
+from tests.compat.differences import by_method, differences, marks_in
 from tests.support.pages.compatibility_page import rendered
 from yarrow.datastream import (
     BroadcastConnectedStream,
@@ -66,3 +69,38 @@ def test_calls_are_told_apart_by_the_types_of_their_objects() -> None:
     }
     assert found.implemented.keys() == {("MapFunction", "map")}
     assert found.unknown.keys() == {"process", "get_execution_environment"}
+
+
+TOLD = """
+- **Keys** are gone. They never come
+  back.
+- Windows end.
+"""
+MARKED = """
+@pytest.mark.slow
+@pytest.mark.differs("KeyedStream.window", "KeyedStream.reduce", told="never come")
+def test_keys(): ...
+
+@pytest.mark.differs(told="Windows end")
+def test_windows(): ...
+
+def test_nothing(): ...
+"""
+
+
+def test_differences_are_those_of_the_marks_of_tests() -> None:
+    told = differences(TOLD, list(marks_in(MARKED, "unit/test_a.py")))
+    assert [each.text for each in told] == ["**Keys** are gone. They never come\n  back.", "Windows end."]
+    assert [mark.test for each in told for mark in each.marks] == ["test_keys", "test_windows"]
+    assert by_method(told) == {
+        "KeyedStream.window": {1: "unit/test_a.py"},
+        "KeyedStream.reduce": {1: "unit/test_a.py"},
+    }
+
+
+def test_a_difference_without_a_test_and_a_mark_without_a_difference_are_refused() -> None:
+    marks = list(marks_in(MARKED, "unit/test_a.py"))
+    with pytest.raises(ValueError, match="shows this difference: Windows end"):
+        differences(TOLD, marks[:1])
+    with pytest.raises(ValueError, match="test_windows: 'Windows end' is part of 0 differences"):
+        differences(TOLD.replace("Windows", "Doors"), marks)

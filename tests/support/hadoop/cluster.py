@@ -40,9 +40,10 @@ from tests.support.hadoop.layout import (
 )
 from tests.support.hadoop.leftovers import Leftovers, Places, znodes_below
 from tests.support.hadoop.state import ClusterState
-from tests.support.services import class_archive, ports, processes, serving
-from tests.support.services.daemon_status import DaemonStatus, is_alive, status_of
+from tests.support.services import class_archive, ports, processes
+from tests.support.services.daemon_status import is_alive
 from tests.support.services.folder_lock import locked
+from tests.support.services.service_cluster import ServiceCluster
 from tests.support.services.system_packages import java_home
 from yarrow.runtime.common.cache_folder import spark_classes_folder
 from yarrow.runtime.common.clock import SystemClock
@@ -62,8 +63,11 @@ def _daemons(known: ClusterState) -> tuple[Daemon, ...]:
     return (KDC, *DAEMONS) if known.kerberos else DAEMONS
 
 
-class HadoopCluster:
-    """One cluster in a folder of its own."""
+class HadoopCluster(ServiceCluster[ClusterState]):
+    """One Hadoop in a folder of its own."""
+
+    service, member, script = "cluster", "daemon", "scripts/hadoop"
+    error = HadoopError
 
     def __init__(self, layout: Layout, secured: bool = False, node_heartbeat_ms: int = 500) -> None:
         self._layout = layout
@@ -83,19 +87,7 @@ class HadoopCluster:
         root = Path(directory) if directory is not None else default_directory()
         return HadoopCluster(Layout(Path(os.path.abspath(root))), secured, node_heartbeat_ms)
 
-    def __enter__(self) -> HadoopCluster:
-        self.up()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.down()
-
     # What it is.
-
-    @property
-    def directory(self) -> Path:
-        """The folder of everything that belongs to this cluster."""
-        return self._layout.root
 
     @property
     def conf_dir(self) -> Path:
@@ -152,14 +144,14 @@ class HadoopCluster:
             formatted = False
             try:
                 if KDC in missing:
-                    self._launch(known, KDC)
+                    self._launch(known, KDC.name)
                     self._wait(known, [KDC.name], seconds)
                     self._wait_for_keytab(seconds)
                 formatted = "namenode" in {daemon.name for daemon in missing} and self._format(known)
                 for daemon in missing:
                     if daemon is not KDC:
-                        self._launch(known, daemon)
-                self._wait(known, [daemon.name for daemon in _daemons(known)], seconds)
+                        self._launch(known, daemon.name)
+                self._wait(known, self._names(known), seconds)
             except BaseException:
                 processes.stop([known.processes[d.name] for d in missing if d.name in known.processes], 2.0)
                 self.kill_containers()
@@ -169,45 +161,16 @@ class HadoopCluster:
             self._make_folders(known)
             return bool(missing)
 
-    def down(self, keep: bool = False) -> bool:
-        """Stops exactly what was started, and the containers; removes the folder unless `keep`.
-
-        False when there was nothing.
-        """
-        with locked(self._layout.root):
-            known = state.load(self._layout)
-            if known is None:
-                return False
-            processes.stop(known.processes.values(), _STOP_SECONDS)
-            self.kill_containers()
-            class_archive.write(known.java_home, Path(known.jars))
-            known.processes.clear()
-            state.save(self._layout, known)
-            if not keep:
-                shutil.rmtree(self._layout.root)
-            return True
-
     def kill(self, daemon: str, number: signal.Signals = signal.SIGKILL) -> None:
         """Sends a signal to one daemon; after SIGKILL it waits until the process is gone.
 
         Raises HadoopError when the daemon does not run.
         """
-        self._checked(daemon)
-        record = self._state().processes.get(daemon)
-        if record is None or not processes.send(record, number):
-            raise HadoopError(f"{daemon} does not run in {self.directory}: start it first")
-        if number == signal.SIGKILL and processes.wait_until_ended([record], 10.0):
-            raise HadoopError(f"{daemon} (process {record.pid}) does not end")
+        self._kill(daemon, number)
 
     def start(self, daemon: str) -> bool:
         """Starts one daemon that has ended, on its ports and data; False when it runs. Waits for nothing."""
-        wanted = daemon_named(self._checked(daemon))
-        with locked(self._layout.root):
-            known = self._state()
-            if is_alive(known.processes, wanted.name):
-                return False
-            self._launch(known, wanted)
-            return True
+        return self._start(daemon)
 
     def bring_back(self) -> None:
         """Lets stopped daemons go on, starts those that have ended, and waits until all serve."""
@@ -221,17 +184,7 @@ class HadoopCluster:
 
     def wait_until_ready(self, *daemons: str, seconds: float = START_SECONDS) -> None:
         """Waits until these daemons (default: all) serve: no safe mode, nodes RUNNING."""
-        known = self._state()
-        names = [self._checked(name) for name in daemons] or [daemon.name for daemon in _daemons(known)]
-        self._wait(known, names, seconds)
-
-    def status(self) -> list[DaemonStatus]:
-        """Every daemon; empty when there is no cluster."""
-        known = state.load(self._layout)
-        if known is None:
-            return []
-        started, missing = known.processes, readiness.what_is_missing
-        return [status_of(started, known.ports, daemon.name, missing) for daemon in _daemons(known)]
+        self._wait_until_ready(daemons, seconds)
 
     def applications(self, states: Iterable[str] = ()) -> list[dict[str, Any]]:
         """YARN's report of every application, or of those in certain states."""
@@ -369,7 +322,8 @@ class HadoopCluster:
             raise HadoopError(f"the NameNode could not make an empty HDFS:\n{done.stderr[-3000:]}")
         return True
 
-    def _launch(self, known: ClusterState, daemon: Daemon) -> None:
+    def _launch(self, known: ClusterState, name: str) -> None:
+        daemon = daemon_named(name)
         command = self._command(known, daemon)
         if daemon.name == "zookeeper":
             command.append(str(self._layout.conf / "zoo.cfg"))
@@ -433,15 +387,6 @@ class HadoopCluster:
         ):
             web.make_folder(port, path, permission, user())
 
-    def _wait(self, known: ClusterState, names: list[str], seconds: float) -> None:
-        serving.wait_until_serving(
-            names,
-            seconds,
-            lambda name: readiness.what_is_missing(known.ports, name),
-            lambda name: is_alive(known.processes, name),
-            self._layout.log_of,
-        )
-
     def _wait_for_keytab(self, seconds: float) -> None:
         deadline = self._clock.monotonic() + seconds
         while not kerberos.has_all_keys(self._layout):
@@ -449,15 +394,27 @@ class HadoopCluster:
                 raise HadoopError(f"the KDC has written no keytab; see {self._layout.log_of(KDC.name)}")
             time.sleep(_LOOK_AGAIN_SECONDS)
 
-    def _state(self) -> ClusterState:
-        known = state.load(self._layout)
-        if known is None:
-            raise HadoopError(f"no cluster is in {self.directory}: bring it up with scripts/hadoop up")
-        return known
+    # What all clusters ask.
 
-    @staticmethod
-    def _checked(name: str) -> str:
-        names = [daemon.name for daemon in (KDC, *DAEMONS)]
-        if name not in names:
-            raise HadoopError(f"{name} is no daemon of a cluster: it is one of {', '.join(names)}")
-        return name
+    @property
+    def _folder(self) -> Layout:
+        return self._layout
+
+    def _load(self) -> ClusterState | None:
+        return state.load(self._layout)
+
+    def _save(self, known: ClusterState) -> None:
+        state.save(self._layout, known)
+
+    def _names(self, known: ClusterState) -> list[str]:
+        return [daemon.name for daemon in _daemons(known)]
+
+    def _possible_names(self) -> list[str]:
+        return [daemon.name for daemon in (KDC, *DAEMONS)]
+
+    def _what_is_missing(self, ports: dict[str, int], name: str) -> str | None:
+        return readiness.what_is_missing(ports, name)
+
+    def _stop(self, known: ClusterState, keep: bool) -> None:
+        processes.stop(known.processes.values(), _STOP_SECONDS)
+        self.kill_containers()

@@ -21,10 +21,11 @@ from tests.support.kafka.credentials import Credentials
 from tests.support.kafka.layout import LOOPBACK, Layout, default_directory, node_names
 from tests.support.kafka.state import ClusterState
 from tests.support.services import class_archive, ports, processes, serving
-from tests.support.services.daemon_status import DaemonStatus, is_alive, status_of
+from tests.support.services.daemon_status import is_alive
 from tests.support.services.errors import ServiceError
 from tests.support.services.folder_lock import locked
 from tests.support.services.jars import jar_folder
+from tests.support.services.service_cluster import ServiceCluster
 from tests.support.services.system_packages import java_home
 from yarrow.testing.tcp_relay import TcpRelay
 
@@ -38,8 +39,10 @@ _HEAP_MB = 384
 _LEAN = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-XX:-UsePerfData")
 
 
-class KafkaCluster:
-    """One cluster in a folder of its own."""
+class KafkaCluster(ServiceCluster[ClusterState]):
+    """One Kafka in a folder of its own."""
+
+    service, member, script = "Kafka", "node", "scripts/kafka"
 
     def __init__(self, layout: Layout, nodes: int = 1) -> None:
         self._layout = layout
@@ -54,19 +57,7 @@ class KafkaCluster:
         root = Path(directory) if directory is not None else default_directory()
         return KafkaCluster(Layout(Path(os.path.abspath(root))), nodes)
 
-    def __enter__(self) -> KafkaCluster:
-        self.up()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.down()
-
     # Its folder, addresses and nodes.
-
-    @property
-    def directory(self) -> Path:
-        """The folder of everything that belongs to this cluster."""
-        return self._layout.root
 
     @property
     def bootstrap_servers(self) -> str:
@@ -118,42 +109,16 @@ class KafkaCluster:
                 raise
             return bool(missing)
 
-    def down(self, keep: bool = False) -> bool:
-        """Stops exactly what was started; removes the folder unless `keep`. False when there was nothing."""
-        with locked(self._layout.root):
-            known = state.load(self._layout)
-            if known is None:
-                return False
-            # Nobody reads the data again: there is nothing to wait for.
-            processes.stop(known.processes.values(), _STOP_SECONDS if keep else 0.0)
-            class_archive.write(known.java_home, Path(known.jars))
-            known.processes.clear()
-            state.save(self._layout, known)
-            if not keep:
-                shutil.rmtree(self._layout.root)
-            return True
-
     def kill(self, node: str = "kafka1", number: signal.Signals = signal.SIGKILL) -> None:
         """Sends a signal to one node; after SIGKILL it waits until the process is gone.
 
         Raises ServiceError when the node does not run.
         """
-        self._checked(node)
-        record = self._state().processes.get(node)
-        if record is None or not processes.send(record, number):
-            raise ServiceError(f"{node} does not run in {self.directory}: start it first")
-        if number == signal.SIGKILL and processes.wait_until_ended([record], 10.0):
-            raise ServiceError(f"{node} (process {record.pid}) does not end")
+        self._kill(node, number)
 
     def start(self, node: str = "kafka1") -> bool:
         """Starts one node that has ended, on its ports and data; False when it runs. Waits for nothing."""
-        self._checked(node)
-        with locked(self._layout.root):
-            known = self._state()
-            if is_alive(known.processes, node):
-                return False
-            self._launch(known, node)
-            return True
+        return self._start(node)
 
     def bring_back(self) -> None:
         """Lets stopped nodes go on, starts those that have ended, and waits until all serve."""
@@ -167,16 +132,7 @@ class KafkaCluster:
 
     def wait_until_ready(self, *nodes: str, seconds: float = START_SECONDS) -> None:
         """Waits until these nodes (default: all) serve."""
-        known = self._state()
-        self._wait(known, [self._checked(name) for name in nodes] or node_names(known.nodes), seconds)
-
-    def status(self) -> list[DaemonStatus]:
-        """Every node; empty when there is no cluster."""
-        known = state.load(self._layout)
-        if known is None:
-            return []
-        started, missing = known.processes, readiness.what_is_missing
-        return [status_of(started, known.ports, name, missing) for name in node_names(known.nodes)]
+        self._wait_until_ready(nodes, seconds)
 
     # Topics.
 
@@ -262,10 +218,10 @@ class KafkaCluster:
             shutil.rmtree(self._layout.data_of(node), ignore_errors=True)
             raise ServiceError(f"{node} could not make its storage:\n{(done.stdout + done.stderr)[-3000:]}")
 
-    def _launch(self, known: ClusterState, node: str) -> None:
-        command = self._java(known, "kafka.Kafka", str(self._layout.configuration_of(node)))
-        known.processes[node] = processes.start(
-            command, self._layout.log_of(node), self._environment(), self._layout.root
+    def _launch(self, known: ClusterState, name: str) -> None:
+        command = self._java(known, "kafka.Kafka", str(self._layout.configuration_of(name)))
+        known.processes[name] = processes.start(
+            command, self._layout.log_of(name), self._environment(), self._layout.root
         )
         state.save(self._layout, known)
 
@@ -290,22 +246,27 @@ class KafkaCluster:
         inherited = ("HOME", "LANG", "PATH", "TZ", "USER", "TMPDIR")
         return {name: os.environ[name] for name in inherited if name in os.environ}
 
-    def _wait(self, known: ClusterState, names: list[str], seconds: float) -> None:
-        serving.wait_until_serving(
-            names,
-            seconds,
-            lambda name: readiness.what_is_missing(known.ports, name),
-            lambda name: is_alive(known.processes, name),
-            self._layout.log_of,
-        )
+    # What all clusters ask.
 
-    def _state(self) -> ClusterState:
-        known = state.load(self._layout)
-        if known is None:
-            raise ServiceError(f"no Kafka is in {self.directory}: bring it up with scripts/kafka up")
-        return known
+    @property
+    def _folder(self) -> Layout:
+        return self._layout
 
-    def _checked(self, name: str) -> str:
-        if name not in (names := self.nodes):
-            raise ServiceError(f"{name} is no node of this Kafka: it is one of {', '.join(names)}")
-        return name
+    def _load(self) -> ClusterState | None:
+        return state.load(self._layout)
+
+    def _save(self, known: ClusterState) -> None:
+        state.save(self._layout, known)
+
+    def _names(self, known: ClusterState) -> list[str]:
+        return node_names(known.nodes)
+
+    def _possible_names(self) -> list[str]:
+        return self.nodes
+
+    def _what_is_missing(self, ports: dict[str, int], name: str) -> str | None:
+        return readiness.what_is_missing(ports, name)
+
+    def _stop(self, known: ClusterState, keep: bool) -> None:
+        # Nobody reads the data again: there is nothing to wait for.
+        processes.stop(known.processes.values(), _STOP_SECONDS if keep else 0.0)

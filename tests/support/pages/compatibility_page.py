@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.compat.api_calls import api_classes, find_calls, tests_of
+from tests.compat.differences import all_marks, by_method, differences
 from tests.compat.exclusions import JAVA_ONLY, NOT_BUILT_YET
 from tests.compat.test_pyflink_api import recorded_modules
 
@@ -28,11 +29,15 @@ a test of behaviour uses it:
 - *implemented*: the test has a class of its own with this method;
 - *by the engine*: the test uses the class, and the engine calls its methods.
 
+The result is *as in PyFlink*, or it names the [differences](#differences) of the method by their numbers. A test shows
+each difference and is marked so, and the row names that test. *As in PyFlink* says that no test shows a difference.
+All of these tests are part of the suite, which has to pass.
+
 The script finds calls in the text of the tests, by the types of expressions. It names one test of each method. A call
 on an object whose type the text does not show counts only for a name that no other class has.
 """
 _MISSING = re.compile(r"^- `(\w+\.\w+)`$", re.MULTILINE)
-_ROW = re.compile(r"^\| `(\w+)\.(\w+)` \| [\w ]+ \| tests/([\w/.]+) \|$", re.MULTILINE)
+_ROW = re.compile(r"^\| `(\w+)\.(\w+)` \| [\w ]+ \| [\w ,:]+ \| tests/([\w/.]+) \|$", re.MULTILINE)
 
 
 def rendered(present: str, *, keeps_missing: bool = False) -> str:
@@ -48,6 +53,8 @@ def rendered(present: str, *, keeps_missing: bool = False) -> str:
 def _lines(named: dict[tuple[str, str], str], without: set[str]) -> Iterator[str]:
     classes = api_classes(recorded_modules(), {**JAVA_ONLY, **NOT_BUILT_YET})
     found = find_calls(classes)
+    told = differences(_told_differences(), all_marks())
+    differing = by_method(told)
     tables: dict[str, list[str]] = {}
     missing: list[str] = []
     for api in classes:
@@ -57,13 +64,21 @@ def _lines(named: dict[tuple[str, str], str], without: set[str]) -> Iterator[str
                 missing.append(f"- `{api.name}.{method}`")
                 continue
             file = _chosen(files, named.get((api.name, method)))
-            tables.setdefault(api.module, []).append(f"| `{api.name}.{method}` | {how} | tests/{file} |")
+            result = "as in PyFlink"
+            if own := differing.pop(f"{api.name}.{method}", None):
+                result, file = f"differs: {', '.join(map(str, own))}", next(iter(own.values()))
+            row = f"| `{api.name}.{method}` | {how} | {result} | tests/{file} |"
+            tables.setdefault(api.module, []).append(row)
+    if differing:
+        raise ValueError(
+            f"tests are marked as ones that show differences of {sorted(differing)}: no such method"
+        )
     total = len(missing) + sum(map(len, tables.values()))
     yield _INTRODUCTION
     yield f"Of {total} methods, tests use {total - len(missing)}.\n"
     for module, rows in tables.items():
         yield f"## {module.replace('pyflink', 'yarrow', 1)}\n"
-        yield "| method | how | test |\n| --- | --- | --- |"
+        yield "| method | how | result | test |\n| --- | --- | --- | --- |"
         yield from rows
         yield ""
     yield "## No test found\n"
@@ -75,7 +90,9 @@ def _lines(named: dict[tuple[str, str], str], without: set[str]) -> Iterator[str
     yield "\n## Not there\n"
     yield from (f"- `{name}`: {reason}" for name, reason in _excluded())
     yield "\n## Differences\n"
-    yield _differences()
+    for number, difference in enumerate(told, 1):
+        shown = ", ".join(dict.fromkeys(f"tests/{mark.file}" for mark in difference.marks))
+        yield f"{number}. {difference.text} Shown by: {shown}."
 
 
 def _chosen(files: set[str], present: str | None) -> str:
@@ -96,7 +113,7 @@ def _excluded() -> list[tuple[str, str]]:
     )
 
 
-def _differences() -> str:
-    """The part of docs/pyflink.md on streams, state and files, word by word."""
+def _told_differences() -> str:
+    """The part of docs/pyflink.md on streams, state and files."""
     text = _PYFLINK_PAGE.read_text(encoding="utf-8").partition("## Different on purpose")[2]
     return text[text.index("Streams and state:") : text.index("`JobStatus.RUNNING.value`")].rstrip()

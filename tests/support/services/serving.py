@@ -6,7 +6,7 @@ Owner: the caller's thread. What it takes to serve is the caller's knowledge. No
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tests.support.services.errors import NotReadyError
@@ -18,7 +18,7 @@ _clock = SystemClock()
 
 
 def wait_until_serving(
-    daemons: list[str],
+    daemons: Sequence[str],
     seconds: float,
     what_is_missing: Callable[[str], str | None],
     is_alive: Callable[[str], bool],

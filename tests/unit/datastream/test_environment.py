@@ -33,6 +33,7 @@ def test_every_name_of_the_package_is_there() -> None:
         yarrow.datastream.Nothing  # noqa: B018
 
 
+@pytest.mark.differs("StreamExecutionEnvironment.get_parallelism", told="takes the number of cores")
 def test_default_parallelism() -> None:
     cores = len(os.sched_getaffinity(0))
     assert StreamExecutionEnvironment.get_execution_environment().get_parallelism() == cores

@@ -28,6 +28,7 @@ def run(build: Any, *rows: Any, timestamps: list[int] | None = None) -> Operator
     return harness
 
 
+@pytest.mark.differs(told="gives records the names of streams")
 def test_a_record_goes_to_each_selection_that_has_one_of_its_names() -> None:
     def build(rows: DataStream) -> list[DataStream]:
         split = rows.split(Divisors())

@@ -7,10 +7,10 @@ from typing import Any
 import cloudpickle
 import pytest
 
+from tests.support.task_environments import task_environment
 from tests.unit.runtime.snapshot.memory_output import MemoryOutput, read_inline
 from yarrow.common.typeinfo import Types
-from yarrow.container.metrics.metric_registry import MetricRegistry
-from yarrow.container.operators.base import NOTHING_RESTORED, OperatorContext, RestoredState, TaskEnvironment
+from yarrow.container.operators.base import NOTHING_RESTORED, OperatorContext, RestoredState
 from yarrow.container.operators.rows.row_functions import StatelessFunctionOperator
 from yarrow.datastream.functions import (
     CheckpointedFunction,
@@ -31,10 +31,8 @@ from yarrow.datastream.state import (
     ValueState,
     ValueStateDescriptor,
 )
-from yarrow.runtime.common.clock import ManualClock
 from yarrow.runtime.common.errors import InvalidProgramError
-from yarrow.runtime.common.ids import ExecutionAttemptID, JobID, OperatorID
-from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.common.ids import OperatorID
 from yarrow.runtime.graph.job_graph import OperatorDescriptor
 from yarrow.runtime.graph.operator_spec import RowFunctionOperator, RowShape
 from yarrow.runtime.snapshot.handles import OperatorSubtaskState
@@ -77,30 +75,7 @@ class AsksForKeyedState(Buffering):
 
 
 def opened(function: Any, restored: RestoredState = NOTHING_RESTORED) -> StatelessFunctionOperator:
-    clock = ManualClock()
-    environment = TaskEnvironment(
-        job_id=JobID("0" * 32),
-        job_name="job",
-        attempt_id=ExecutionAttemptID("attempt"),
-        task_name="task",
-        subtask=0,
-        parallelism=1,
-        max_parallelism=128,
-        attempt_number=0,
-        configuration={},
-        clock=clock,
-        metrics=MetricRegistry(clock),
-        accumulators={},
-        object_reuse=False,
-        wake=lambda: None,
-        post=lambda action: action(),
-        write_output=lambda text: None,
-        send_operator_event=lambda *arguments: None,
-        push_collected=lambda *arguments: None,
-        settings=Settings({}, "the test"),
-        local_directory="",
-        restored=restored,
-    )
+    environment = task_environment(restored=restored)
     spec = RowFunctionOperator(shape=RowShape.MAP, function=cloudpickle.dumps(function))
     operator = StatelessFunctionOperator("buffering", spec)
     operator.setup(

@@ -99,6 +99,14 @@ def test_csv_written_is_csv_read(
     assert as_dicts(found) == [dict(zip(("name", "age", "score"), row, strict=True)) for row in rows]
 
 
+@pytest.mark.differs("CsvBulkWriters.for_schema", told="quotes what needs it")
+def test_csv_quotes_fields_with_a_delimiter_a_quote_or_a_line_end_alone() -> None:
+    names = ["a b", "a,b", 'a"b', "a\nb", "é"]
+    written = write_bulk(CsvBulkWriters.for_schema(people_schema()), [(name, 1, 2.0) for name in names])
+    fields = ["a b", '"a,b"', '"a""b"', '"a\nb"', "é"]
+    assert written.decode().splitlines() == "\n".join(f"{field},1,2.0" for field in fields).splitlines()
+
+
 @pytest.mark.parametrize("columnar", [False, True])
 @pytest.mark.parametrize("split_bytes", [None, 10])
 def test_csv_header_finds_columns_by_name(tmp_path: Path, columnar: bool, split_bytes: int | None) -> None:

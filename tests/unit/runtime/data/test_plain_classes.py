@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from yarrow.runtime.data.immutability import freeze_or_copy
-from yarrow.runtime.data.plain_classes import shape_of
+from yarrow.runtime.data.plain_classes import MOST_CLASSES, ClassTable, shape_of
 
 
 @dataclasses.dataclass
@@ -220,3 +220,18 @@ def test_what_generated_code_may_do(cls: type, names: list[str], countable: bool
 @pytest.mark.parametrize("name", ["class", "__debug__", "a b", "", "\N{LATIN SMALL LIGATURE FI}", "x); f("])
 def test_names_that_are_no_plain_identifiers_never_become_source(name: str) -> None:
     assert shape_of(Ordinary, ["a", name]) is None
+
+
+def test_a_full_table_of_classes_begins_anew_with_those_that_follow_it() -> None:
+    follower = ClassTable[str]({})
+    table = ClassTable({int: "built in"}, follower)
+    classes = [type(f"Made{number}", (), {}) for number in range(MOST_CLASSES)]
+    for each in classes[:-1]:
+        table.put(each, "made")
+        follower.put(each, "made")
+    # The table is full, and what it has may be replaced.
+    table.put(classes[0], "again")
+    assert (table.get(classes[0]), table.get(classes[1]), follower.get(classes[1])) == ("again", "made", "made")
+    table.put(classes[-1], "last")
+    assert [table.get(each) for each in (int, classes[0], classes[-1])] == ["built in", None, "last"]
+    assert follower.get(classes[1]) is None

@@ -14,15 +14,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+from tests.support.task_environments import task_environment
 from tests.unit.container.operators.columnar.columns import times_of
-from yarrow.container.metrics.metric_registry import MetricRegistry
-from yarrow.container.operators.base import OperatorContext, TaskEnvironment
+from yarrow.container.operators.base import OperatorContext
 from yarrow.container.operators.columnar.batch_functions import BatchFunctionCaller
 from yarrow.container.operators.columnar.declared_columns import BatchFunctionError
-from yarrow.runtime.common.clock import ManualClock
 from yarrow.runtime.common.errors import UnsupportedFeatureError
-from yarrow.runtime.common.ids import ExecutionAttemptID, JobID, OperatorID
-from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.common.ids import OperatorID
 from yarrow.runtime.data.elements import ArrowBatch
 from yarrow.runtime.graph.column_spec import BatchFunctionOperator, BatchShape
 from yarrow.runtime.graph.job_graph import OperatorDescriptor
@@ -48,29 +46,7 @@ BATCH = pa.record_batch(
 
 
 def _context(spec: BatchFunctionOperator) -> OperatorContext:
-    clock = ManualClock()
-    environment = TaskEnvironment(
-        job_id=JobID("0" * 32),
-        job_name="job",
-        attempt_id=ExecutionAttemptID("attempt"),
-        task_name="task",
-        subtask=0,
-        parallelism=1,
-        max_parallelism=128,
-        attempt_number=0,
-        configuration={},
-        clock=clock,
-        metrics=MetricRegistry(clock),
-        accumulators={},
-        object_reuse=False,
-        wake=lambda: None,
-        post=lambda action: action(),
-        write_output=lambda text: None,
-        send_operator_event=lambda *arguments: None,
-        push_collected=lambda *arguments: None,
-        settings=Settings({}, "the test"),
-        local_directory="",
-    )
+    environment = task_environment()
     return OperatorContext.of(
         environment, OperatorDescriptor(id=OperatorID("0" * 32), name="enrich", spec=spec)
     )

@@ -11,21 +11,19 @@ from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from typing import Any
 
+from tests.support.task_environments import task_environment
 from tests.unit.runtime.snapshot.memory_output import MemoryOutput, read_inline
 from yarrow.am.jobmaster.collecting.collect_buffer import CollectBuffer
 from yarrow.client.collected_rows import CollectedRows
-from yarrow.container.metrics.metric_registry import MetricRegistry
 from yarrow.container.operators.base import (
     NOTHING_RESTORED,
     CollectMessage,
     OperatorContext,
     RestoredState,
-    TaskEnvironment,
 )
 from yarrow.container.operators.sinks.collecting import AWAITS, CollectingOperator
 from yarrow.runtime.common.clock import ManualClock
 from yarrow.runtime.common.ids import ExecutionAttemptID, JobID, OperatorID
-from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.data.checkpoint_options import SnapshotKind
 from yarrow.runtime.graph.connector_spec import CollectOperator
 from yarrow.runtime.graph.job_graph import OperatorDescriptor
@@ -133,29 +131,17 @@ class Job:
         self._look()
 
     def _operator(self, subtask: int, restored: RestoredState | None) -> CollectingOperator:
-        clock = ManualClock(0)
         attempt = ExecutionAttemptID(f"{self.attempt}-{subtask}")
-        environment = TaskEnvironment(
+        environment = task_environment(
+            ManualClock(0),
+            {"execution.checkpointing.interval": "1 s"},
             job_id=JOB,
-            job_name="job",
             attempt_id=attempt,
             task_name="Collect",
             subtask=subtask,
             parallelism=self.parallelism,
-            max_parallelism=128,
             attempt_number=self.attempt,
-            configuration={},
-            clock=clock,
-            metrics=MetricRegistry(clock),
-            accumulators={},
-            object_reuse=False,
-            wake=lambda: None,
-            post=lambda mail: mail(),
-            write_output=lambda text: None,
-            send_operator_event=lambda *event: None,
             push_collected=lambda message: self.on_their_way.append((subtask, message, attempt)),
-            settings=Settings({"execution.checkpointing.interval": "1 s"}, "the test"),
-            local_directory="",
             restored=restored or NOTHING_RESTORED,
         )
         spec = CollectOperator(collect_id=self.collect_id)

@@ -13,15 +13,14 @@ from typing import Any
 
 import cloudpickle
 
+from tests.support.task_environments import task_environment
 from tests.unit.runtime.snapshot.memory_output import MemoryOutput, read_inline
-from yarrow.container.metrics.metric_registry import MetricRegistry
-from yarrow.container.operators.base import NOTHING_RESTORED, OperatorContext, RestoredState, TaskEnvironment
+from yarrow.container.operators.base import NOTHING_RESTORED, OperatorContext, RestoredState
 from yarrow.container.operators.sinks.sink_writing import SinkWritingOperator
 from yarrow.datastream.connectors.base import Sink
 from yarrow.runtime.common import fault_points
 from yarrow.runtime.common.clock import ManualClock
 from yarrow.runtime.common.ids import ExecutionAttemptID, JobID, OperatorID
-from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.graph.connector_spec import SinkWriterOperator
 from yarrow.runtime.graph.job_graph import OperatorDescriptor
 from yarrow.runtime.snapshot.handles import (
@@ -88,28 +87,15 @@ def sink_operator(
     job: JobID = JOB,
 ) -> SinkWritingOperator:
     """An operator that is set up and not open yet."""
-    settings = Settings(configuration or {}, "the test")
-    environment = TaskEnvironment(
+    environment = task_environment(
+        clock,
+        configuration,
         job_id=job,
-        job_name="job",
         attempt_id=ExecutionAttemptID(f"attempt-{attempt}"),
         task_name="Sink: Writer",
         subtask=subtask,
         parallelism=parallelism,
-        max_parallelism=128,
         attempt_number=attempt,
-        configuration=configuration or {},
-        clock=clock,
-        metrics=MetricRegistry(clock),
-        accumulators={},
-        object_reuse=False,
-        wake=lambda: None,
-        post=lambda mail: mail(),
-        write_output=lambda text: None,
-        send_operator_event=lambda *event: None,
-        push_collected=lambda message: None,
-        settings=settings,
-        local_directory="",
         restored=restored,
     )
     spec = SinkWriterOperator(sink=cloudpickle.dumps(sink))

@@ -297,6 +297,7 @@ class Cleared(ProcessWindowFunction[Any, Any, Any, Any]):
         Cleared.calls.append(("clear", context.window().start))
 
 
+@pytest.mark.differs("ProcessWindowFunction.clear", told="also what `clear` of a trigger or function forgot")
 def test_state_of_a_window_ends_with_it_and_state_of_the_key_does_not(run: Any) -> None:
     Cleared.calls.clear()
     harness = run(lambda s: tumbling(s).allowed_lateness(20).process(Cleared()))

@@ -145,6 +145,7 @@ def test_expired_values_are_shown_until_they_are_cleaned_up(worker: Worker) -> N
     assert states.read() == NOTHING
 
 
+@pytest.mark.differs(told="There is no compaction filter")
 @pytest.mark.parametrize(("asked_for", "left"), [("nothing", 1), ("incremental", 1), ("compact filter", 0)])
 def test_without_background_clean_up_only_that_of_rocksdb_sweeps(
     worker: Worker, asked_for: str, left: int
