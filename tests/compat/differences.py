@@ -38,10 +38,12 @@ class Difference(NamedTuple):
 def marks_in(text: str, file: str) -> Iterator[Mark]:
     """The marks in the text of a file of tests."""
     for node in ast.walk(ast.parse(text)):
-        for decorator in node.decorator_list if isinstance(node, ast.FunctionDef) else ():
+        if not isinstance(node, ast.FunctionDef):
+            continue
+        for decorator in node.decorator_list:
             if isinstance(decorator, ast.Call) and ast.unparse(decorator.func) == "pytest.mark.differs":
                 told = {each.arg: ast.literal_eval(each.value) for each in decorator.keywords}["told"]
-                yield Mark(file, node.name, tuple(map(ast.literal_eval, decorator.args)), told)  # type: ignore[union-attr]
+                yield Mark(file, node.name, tuple(map(ast.literal_eval, decorator.args)), told)
 
 
 def all_marks() -> list[Mark]:

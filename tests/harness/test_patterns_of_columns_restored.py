@@ -102,7 +102,9 @@ def test_matches_are_those_of_the_model(whole: Whole, steps: list[Any], backend:
             found.update((shown(match), time) for match, time in job.take())
             assert found == model.matches()
         assert dropped + late_dropped(job) == model.dropped
-        assert all(not operator._live for operator in operators(job))
+        for operator in operators(job):
+            assert not list(operator._matches.all_keys())
+            assert not (isinstance(operator._live, set) and operator._live)
         state = job.stop(CANONICAL)
         assert all(not subtask.keyed for subtask in state.subtasks.values())
     finally:
@@ -234,6 +236,40 @@ def test_a_restore_keeps_the_timers_of_a_pattern_that_runs_key_by_key(backend: s
     job.watermark(1006)
     assert [time for _, time in job.take()] == [20]
     assert operator.fired_timers == 0
+    job.stop(CANONICAL)
+
+
+@pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
+def test_complete_matches_of_a_former_skip_strategy_leave_the_timers_as_they_were(backend: str) -> None:
+    """They may wait in a savepoint. Such a pattern runs key by key, though its rows could run in order of time."""
+    strategy = AfterMatchSkipStrategy.skip_past_last_event()
+
+    def pattern() -> Pattern:
+        steps = Pattern.begin("a", strategy).where(col("letter") == "a").followed_by("b")
+        steps = steps.where(col("letter") == "b")
+        return steps.within(Time.milliseconds(1000))
+
+    job = RestartedColumns(matching(pattern), SCHEMA, "time")
+    job.start(1, backend)
+    job.push_rows([(1, "a", 0)], [7])
+    job.watermark(10)
+    (operator,) = operators(job)
+    place, found = operator._matches.at(1)
+    assert found is not None and not found.complete
+    found.complete.append((found.runs[0][1], 0))
+    operator._matches.keep(place, found)
+    strategy = AfterMatchSkipStrategy.no_skip()
+    job.restart(1, backend, CANONICAL)
+    (operator,) = operators(job)
+    assert operator._ordered is None
+    assert operator._timers.event_timers.next_timestamp == 1007
+    place, found = operator._matches.at(1)
+    assert found is not None
+    found.complete.clear()
+    operator._matches.keep(place, found)
+    job.restart(1, backend, CANONICAL)
+    (operator,) = operators(job)
+    assert operator._ordered is not None
     job.stop(CANONICAL)
 
 

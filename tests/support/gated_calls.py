@@ -137,4 +137,4 @@ def run_until(harness: OperatorHarness, condition: Callable[[], bool]) -> None:
 
 def loop_is_idle() -> bool:
     """Whether no operator uses an event loop any more."""
-    return not EventLoopThread.is_running()
+    return not EventLoopThread._running

@@ -70,11 +70,6 @@ class EventLoopThread:
             found._users += 1
             return found
 
-    @classmethod
-    def is_running(cls) -> bool:
-        """True while an operator of this process uses a loop."""
-        return bool(cls._running)
-
     def release(self) -> None:
         """Ends the thread when its last user has released it; a blocked one ends by itself later."""
         with self._lock:

@@ -65,6 +65,10 @@ class MatchingState:
         """The canonical keys with partial matches."""
         return self._keys()
 
+    def any_complete(self) -> bool:
+        """Whether a complete match waits for partial ones: the program may have had another skip strategy."""
+        return any(found is not None and found.complete for _, found in map(self.at, self.all_keys()))
+
     def at(self, key: Any) -> tuple[KeptMatches, PartialMatches | None]:
         """The same as `find` for a canonical key."""
         place = self._values.table.find(key)

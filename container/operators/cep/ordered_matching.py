@@ -17,7 +17,6 @@ from yarrow.container.operators.cep.matching_code import (
     LoopRows,
     MatchingLoop,
     generate_matching,
-    moves_alone,
 )
 from yarrow.container.operators.cep.matching_state import KeptMatches, MatchingState
 from yarrow.container.state.timers import TimerQueue
@@ -99,11 +98,6 @@ class OrderedMatching:
         code = CodeWriter(inlines=inlines)
         self._code = generate_matching(code, form, loop, self._matcher.table, self._moves)
         return self._code
-
-    @property
-    def moves_alone(self) -> bool:
-        """True if the loop takes no row the general way."""
-        return moves_alone(self._moves)
 
     def close(self) -> None:
         """Forgets the loop."""

@@ -132,7 +132,7 @@ class ColumnarPatternMatchingOperator(MatchingOperator, ColumnarOperator):
             self._schema, self._key, self._conditions.truths, self._relevant.of, held
         )
         context.state.register_section(PENDING_BATCHES, self._pending)
-        live = Live(self._matches.table, self._matches.all_keys)
+        live = Live(self._matches.table)
         self._rows = DueRows(self._key, live, self._rows_of)
         if self._sequence is not None:
             self._take_partial_matches()
@@ -141,13 +141,12 @@ class ColumnarPatternMatchingOperator(MatchingOperator, ColumnarOperator):
         # Behind strict steps few rows become objects: only the matcher knows which.
         # Asked in front: OrderedMatching changes the timers.
         in_order = few and moves_alone(self._matcher.moves_by_one_test)
-        if in_order and not self._relevant.all_go_on:
-            ordered = OrderedMatching(
+        if in_order and not self._relevant.all_go_on and not self._matches.any_complete():
+            self._ordered = OrderedMatching(
                 self._matcher, self._matches, self._rows, self._queue, self._row_failure
             )
-            if ordered.moves_alone:
-                self._ordered, self._live = ordered, live
-                return
+            self._live = live
+            return
         self._live = set(self._matches.all_keys())
 
     def open(self) -> None:

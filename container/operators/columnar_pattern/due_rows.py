@@ -8,7 +8,7 @@ number, which the loop tests. Must not know the matcher. See docs/design/0044-pa
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Final
 
@@ -27,19 +27,12 @@ from yarrow.runtime.data.batch_key import BatchKey
 from yarrow.runtime.data.column_rows import rows_of_batch
 
 
-class Live(Collection[Any]):
+class Live(Container[Any]):
     """The canonical keys with partial matches."""
 
-    def __init__(self, matches: ValueTable, keys: Callable[[], Iterable[Any]]) -> None:
-        """`matches`: the partial matches of all keys. `keys` lists these keys."""
+    def __init__(self, matches: ValueTable) -> None:
+        """`matches`: the partial matches of all keys."""
         self._matches = matches
-        self._keys = keys
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self._keys())
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self._keys())
 
     def __contains__(self, key: object) -> bool:
         whole = self._matches.whole

@@ -206,7 +206,8 @@ def test_rows_and_columns_have_the_same_results(
         found = [number for made in by_columns.record_batches(2) for number in made["number"].to_pylist()]
         assert Counter(found) == late
         left = operator(by_columns)
-        assert not left._live
+        assert not list(left._matches.all_keys())
+        assert not (isinstance(left._live, set) and left._live)
         assert left._pending.first_time is None
         assert left._timers.event_timers.next_timestamp is None
         assert left._held is None or left._held.first_end is None

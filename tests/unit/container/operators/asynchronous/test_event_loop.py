@@ -23,7 +23,7 @@ def thread(request: pytest.FixtureRequest) -> Iterator[EventLoopThread]:
     found = EventLoopThread.acquire(request.param)
     yield found
     found.release()
-    assert not EventLoopThread.is_running()
+    assert not EventLoopThread._running
 
 
 def result_of(thread: EventLoopThread, coroutine: Coroutine[Any, Any, Any]) -> Any:
@@ -46,7 +46,7 @@ def test_each_kind_has_a_thread_of_its_own_which_its_operators_share() -> None:
     assert result_of(plain, asyncio.sleep(0, "still there")) == "still there"
     plain.release()
     assert plain.loop.is_closed()
-    assert not EventLoopThread.is_running()
+    assert not EventLoopThread._running
 
 
 def test_without_uvloop_functions_run_on_asyncio(
