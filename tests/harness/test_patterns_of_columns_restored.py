@@ -246,7 +246,7 @@ def test_complete_matches_of_a_former_skip_strategy_leave_the_timers_as_they_wer
 
     def pattern() -> Pattern:
         steps = Pattern.begin("a", strategy).where(col("letter") == "a").followed_by("b")
-        steps = steps.where(col("letter") == "b")
+        steps = steps.where(lambda row: row.letter == "b")
         return steps.within(Time.milliseconds(1000))
 
     job = RestartedColumns(matching(pattern), SCHEMA, "time")
