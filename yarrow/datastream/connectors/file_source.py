@@ -24,6 +24,7 @@ from yarrow.datastream.connectors.base import (
     SplitEnumeratorContext,
 )
 from yarrow.datastream.connectors.dead_letters import DeadLetter
+from yarrow.datastream.connectors.discovery import DiscoveryTimer, new
 from yarrow.datastream.connectors.file_format import (
     BulkFormat,
     FileFormat,
@@ -244,7 +245,7 @@ class FileSource(Source[T, FileSourceSplit], Generic[T]):
         from yarrow.datastream.connectors.line_blocks import is_compressed
 
         splits: list[FileSourceSplit] = []
-        for path in sorted(files.keys() - seen):
+        for path in new(seen, files.keys()):
             may_split = self._format.splittable and not (self._format.decompresses and is_compressed(path))
             splits.extend(self._enumerator.splits_of(files[path], may_split))
         return splits, seen | files.keys()
@@ -323,14 +324,13 @@ class FileSplitEnumerator(OnRequestEnumerator[FileSourceSplit]):
         self._seen = frozenset[str]() if checkpoint is None else checkpoint.seen
         self._restored = checkpoint is not None
         self._waiting: list[int] = []
-        self._closed = False
+        self._timer = DiscoveryTimer(context, source.discovery_seconds, self._discover)
 
     def start(self) -> None:
         """Looks for files; a restored bounded source has them all."""
-        if self._source.discovery_seconds is not None:
-            self._discover_again()
-        elif not self._restored:
+        if self._source.discovery_seconds is not None or not self._restored:
             self._discover()
+        self._timer.begin()
 
     def handle_split_request(self, subtask: int, host: str | None) -> None:
         """Assigns the next split; without one the reader waits for discovery, or ends."""
@@ -351,19 +351,12 @@ class FileSplitEnumerator(OnRequestEnumerator[FileSourceSplit]):
 
     def close(self) -> None:
         """Ends discovery."""
-        self._closed = True
+        self._timer.close()
 
     def _discover(self) -> None:
         splits, self._seen = self._source.find_splits(self._seen)
         self._unassigned.extend(splits)
         self._serve_waiting()
-
-    def _discover_again(self) -> None:
-        interval = self._source.discovery_seconds
-        if self._closed or interval is None:
-            return
-        self._discover()
-        self._context.call_later(interval, self._discover_again)
 
     def _serve_waiting(self) -> None:
         while self._waiting and self._unassigned:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from yarrow.datastream.connectors.base import SplitEnumerator, SplitEnumeratorContext
+from yarrow.datastream.connectors.discovery import DiscoveryTimer, gone, named
 from yarrow.datastream.connectors.dynamic_kafka.dynamic_settings import (
     Clusters,
     DynamicSourceSettings,
@@ -114,24 +115,14 @@ class DynamicKafkaEnumerator(SplitEnumerator[KafkaPartitionSplit]):
         self._removed: set[KafkaTopicPartition] = set()
         self._has_asked = False
         self._failures = 0
-        self._closed = False
+        self._timer = DiscoveryTimer(context, settings.discovery_seconds, self._discover)
 
     def start(self) -> None:
         """Ask the service, and the clusters. Raises KafkaConnectorError if that fails for a job that begins."""
         self._discover()
-        self._schedule()
+        self._timer.begin()
 
     # ------------------------------------------------------------------ clusters
-
-    def _schedule(self) -> None:
-        interval = self._settings.discovery_seconds
-        if interval is not None and not self._closed:
-            self._context.call_later(interval, self._discover_in_turn)
-
-    def _discover_in_turn(self) -> None:
-        if not self._closed:
-            self._discover()
-            self._schedule()
 
     def _discover(self) -> None:
         """Ask the service. Raises KafkaMetadataError where it fails once too often."""
@@ -173,9 +164,9 @@ class DynamicKafkaEnumerator(SplitEnumerator[KafkaPartitionSplit]):
 
     def _take(self, found: Mapping[str, KafkaSourceSettings]) -> None:
         """Read these clusters, and no others."""
-        for name in sorted(self._waiting.keys() - found.keys()):
+        for name in gone(self._waiting.keys(), found.keys()):
             self._release_waiting(name)
-        for name in sorted(self._clusters.keys() - found.keys()):
+        for name in gone(self._clusters.keys(), found.keys()):
             self._removed.update(self._clusters.pop(name).enumerator.release())
         for name, settings in found.items():
             known = self._clusters.get(name)
@@ -190,14 +181,14 @@ class DynamicKafkaEnumerator(SplitEnumerator[KafkaPartitionSplit]):
         if partitions and self._settings.common.is_bounded:
             raise KafkaTopicMissingError(
                 f"the metadata service does not tell of cluster {name} any more. Whether the job had read"
-                f" {', '.join(map(str, partitions))} to the end is not known, so records may be missing. Read what is"
+                f" {named(partitions)} to the end is not known, so records may be missing. Read what is"
                 " left with a new job"
             )
         if partitions:
             _LOG.warning(
                 "Kafka: cluster %s is not read any more; the splits of %s are released",
                 name,
-                ", ".join(map(str, partitions)),
+                named(partitions),
             )
         self._removed.update(partitions)
         for subtask in sorted(self._context.registered_readers):
@@ -244,7 +235,7 @@ class DynamicKafkaEnumerator(SplitEnumerator[KafkaPartitionSplit]):
 
     def _end_rest(self, name: str, settings: KafkaSourceSettings) -> None:
         """Read a cluster again, where the service is not asked again."""
-        if not self._closed:
+        if not self._timer.is_closed:
             self._add(name, settings)
 
     # ------------------------------------------------------------------ readers
@@ -300,7 +291,7 @@ class DynamicKafkaEnumerator(SplitEnumerator[KafkaPartitionSplit]):
 
     def close(self) -> None:
         """End discovery."""
-        self._closed = True
+        self._timer.close()
         for cluster in self._clusters.values():
             cluster.enumerator.close()
         self._settings.service.close()

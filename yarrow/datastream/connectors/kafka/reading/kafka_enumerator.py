@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from yarrow.datastream.connectors.base import SplitEnumerator, SplitEnumeratorContext
+from yarrow.datastream.connectors.discovery import DiscoveryTimer, named
 from yarrow.datastream.connectors.kafka.cluster.client import ClusterClient
 from yarrow.datastream.connectors.kafka.cluster.kafka_errors import (
     KafkaConnectorError,
@@ -67,7 +68,7 @@ class KafkaSourceEnumerator(SplitEnumerator[KafkaPartitionSplit]):
         self._has_looked = False
         #: Partitions that have gone: a reader that goes back to an older checkpoint may still hold them.
         self._removed = set(removed)
-        self._closed = False
+        self._timer = DiscoveryTimer(context, settings.discovery_seconds, self._look_again)
 
     def start(self) -> None:
         """Look at the cluster. Raises KafkaConnectorError if that fails for a source that has no partitions yet."""
@@ -75,7 +76,7 @@ class KafkaSourceEnumerator(SplitEnumerator[KafkaPartitionSplit]):
             self._look_until_answered()
         else:
             self._look()
-        self._schedule()
+        self._timer.begin()
 
     def start_in_running_job(self) -> None:
         """Begin beside others: until the cluster answers it is asked again.
@@ -84,11 +85,12 @@ class KafkaSourceEnumerator(SplitEnumerator[KafkaPartitionSplit]):
         """
         self._began_in_running_job = True
         self._look_until_answered()
-        self._schedule()
+        self._timer.begin()
 
     def change(self, settings: KafkaSourceSettings) -> None:
         """Take other topics of the same cluster, or reach it in another way. Raises as `start_in_running_job`."""
         self._settings = settings
+        self._timer.seconds = settings.discovery_seconds
         self._cluster = _client_of(settings)
         self._has_looked, self._pauses, self._began_in_running_job = False, None, True
         self._look_until_answered()
@@ -100,7 +102,7 @@ class KafkaSourceEnumerator(SplitEnumerator[KafkaPartitionSplit]):
             _LOG.warning(
                 "Kafka: cluster %s is not read any more; the splits of %s are released",
                 self._settings.cluster,
-                ", ".join(map(str, partitions)),
+                named(partitions),
             )
             self._tell_removed(partitions)
         self.close()
@@ -160,19 +162,9 @@ class KafkaSourceEnumerator(SplitEnumerator[KafkaPartitionSplit]):
 
     # ------------------------------------------------------------------ discovery
 
-    def _schedule(self) -> None:
-        interval = self._settings.discovery_seconds
-        if interval is not None and not self._closed:
-            self._context.call_later(interval, self._look_in_turn)
-
-    def _look_in_turn(self) -> None:
-        if not self._closed:
-            self._look_again()
-            self._schedule()
-
     def _look_until_answered(self) -> None:
         """Look at the cluster, and later again as long as this enumerator has seen nothing of it."""
-        if self._has_looked or self._closed:
+        if self._has_looked or self._timer.is_closed:
             return
         if self._pauses is None:
             self._pauses = RetryPauses(self._settings.unreachable_seconds, *_FIRST_LOOK_PAUSES)
@@ -197,7 +189,7 @@ class KafkaSourceEnumerator(SplitEnumerator[KafkaPartitionSplit]):
 
     def _look(self) -> None:
         self._looked_at = perf_counter()
-        if self._closed:
+        if self._timer.is_closed:
             return
         subscription = self._settings.subscription
         topics = self._cluster.topics(self._awaited())
@@ -275,7 +267,7 @@ class KafkaSourceEnumerator(SplitEnumerator[KafkaPartitionSplit]):
             and place in self._choose({place.topic: place.partition + 1})
         ]
         if kept:
-            _LOG.warning("Kafka: %s cannot be seen now; its splits are kept", ", ".join(map(str, kept)))
+            _LOG.warning("Kafka: %s cannot be seen now; its splits are kept", named(kept))
         return [place for place in removed if place not in kept]
 
     def _tell_of_nothing(self) -> None:
@@ -288,7 +280,7 @@ class KafkaSourceEnumerator(SplitEnumerator[KafkaPartitionSplit]):
 
     def _add(self, partitions: Collection[KafkaTopicPartition], *, is_first: bool) -> None:
         if not is_first:
-            _LOG.info("Kafka: new partitions %s", ", ".join(map(str, partitions)))
+            _LOG.info("Kafka: new partitions %s", named(partitions))
         begun = [place for place in partitions if is_first or self._is_of_added_topic(place)]
         starts = self._offsets(self._settings.starting, begun)
         stopping = self._settings.stopping
@@ -316,10 +308,10 @@ class KafkaSourceEnumerator(SplitEnumerator[KafkaPartitionSplit]):
     def _remove(self, removed: Collection[KafkaTopicPartition], topics: Mapping[str, int]) -> None:
         """Release partitions that have gone. Raises KafkaTopicMissingError where they have a bounded end."""
         gone = [place for place in removed if place.partition >= topics.get(place.topic, 0)]
-        names = ", ".join(map(str, removed))
+        names = named(removed)
         if gone and self._settings.is_bounded:
             raise KafkaTopicMissingError(
-                f"{', '.join(map(str, gone))} does not exist any more. Whether the job had read it to its end is not"
+                f"{named(gone)} does not exist any more. Whether the job had read it to its end is not"
                 " known, so records may be missing. Read what is left with a new job"
             )
         if gone:
@@ -346,7 +338,7 @@ class KafkaSourceEnumerator(SplitEnumerator[KafkaPartitionSplit]):
 
     def close(self) -> None:
         """End discovery."""
-        self._closed = True
+        self._timer.close()
 
     @property
     def _described(self) -> str:

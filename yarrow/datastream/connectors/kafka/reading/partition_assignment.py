@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from yarrow.datastream.connectors.discovery import gone, new
 from yarrow.datastream.connectors.kafka.cluster.topic_partition import KafkaTopicPartition
 from yarrow.datastream.connectors.kafka.reading.partition_split import KafkaPartitionSplit, owner_of
 
@@ -49,7 +50,7 @@ class PartitionAssignment:
     def compare(self, found: Collection[KafkaTopicPartition]) -> Changes:
         """Tell which of the present partitions are new, and which known ones have gone; nothing changes."""
         present = set(found)
-        return Changes(sorted(present - self._known), sorted(self._known - present))
+        return Changes(new(self._known, present), gone(self._known, present))
 
     def knows(self, topic: str) -> bool:
         """Return True if a partition of the topic is known."""

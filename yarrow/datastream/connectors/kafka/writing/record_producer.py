@@ -31,7 +31,12 @@ from yarrow.datastream.connectors.kafka.writing.delivery_failures import (
     needs_user,
 )
 from yarrow.datastream.connectors.kafka.writing.producer_metrics import ProducerMetrics
-from yarrow.datastream.connectors.kafka.writing.record_serialization import Encode, RecordFields, misfit
+from yarrow.datastream.connectors.kafka.writing.record_serialization import (
+    Encode,
+    RecordFields,
+    misfit,
+    with_listed_headers,
+)
 from yarrow.datastream.connectors.kafka.writing.sink_settings import KafkaSinkSettings
 from yarrow.runtime.common.errors import YarrowError
 from yarrow.runtime.common.retry_pauses import RetryPauses
@@ -106,9 +111,11 @@ class RecordProducer:
                 if error.args[0].code() == KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
                 else ""
             )
-            raise KafkaTransactionError(
+            failed = KafkaTransactionError(
                 f"Kafka at {self._settings.servers} did not begin transaction {name}: {text}{remedy}"
-            ) from error
+            )
+            failed.needs_user = needs_user(error.args[0].name())
+            raise failed from error
 
     @staticmethod
     def _init_transactions(producer: Producer) -> None:
@@ -142,6 +149,9 @@ class RecordProducer:
                 if fields is None:
                     continue
                 topic, value, key, partition, timestamp, headers = fields
+                if headers and hasattr(headers, "__next__"):
+                    fields = with_listed_headers(fields)
+                    headers = fields[5]
                 if topic not in topics:
                     self._require_topic(producer, fields)
                 if partition is None:

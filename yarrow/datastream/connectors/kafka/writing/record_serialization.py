@@ -6,7 +6,7 @@ Owner: the client builds a schema; the writer calls it on the task's thread. Mus
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from numbers import Integral
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -39,6 +39,17 @@ RecordFields = tuple[str, bytes | None, bytes | None, int | None, int | None, He
 Encode = Callable[[Any, int | None], RecordFields | None]
 
 
+def with_listed_headers(fields: RecordFields) -> RecordFields:
+    """The fields with headers that can be read again: an iterator of headers is empty after the first time."""
+    if (
+        isinstance(fields, tuple)
+        and len(fields) == len(ProducerRecord._fields)
+        and isinstance(fields[5], Iterator)
+    ):
+        return (*fields[:5], list(fields[5]))
+    return fields
+
+
 def misfit(fields: object) -> str | None:
     """Return why these are no fields of a record, as the end of a sentence; None = they are."""
     if not isinstance(fields, tuple) or len(fields) != len(ProducerRecord._fields):
@@ -59,7 +70,6 @@ def misfit(fields: object) -> str | None:
 
 
 def _are_headers(headers: object) -> bool:
-    # An iterator would be empty once it has been looked at, and the record would lose its headers.
     if not isinstance(headers, Collection) or isinstance(headers, str | bytes | dict):
         return False
     return all(map(_is_header, headers))

@@ -19,6 +19,7 @@ from yarrow.datastream.connectors.kafka.writing.record_serialization import (
     ProducerRecord,
     RecordFields,
     misfit,
+    with_listed_headers,
 )
 from yarrow.datastream.connectors.kafka.writing.sink_settings import KafkaSinkSettings
 
@@ -59,6 +60,7 @@ class RefusingWriter(SinkWriter[Any]):
             try:
                 fields = self._encode(row, None if timestamps is None else timestamps[index])
                 if fields is not None:
+                    fields = with_listed_headers(fields)
                     self._check(fields)
                     made.append(fields)
             except SchemaUnavailableError:
