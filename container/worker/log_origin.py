@@ -31,12 +31,18 @@ def origin_of(frame: FrameType | None) -> LogOrigin:
             owner = frame.f_locals.get("self")
             if isinstance(owner, ChainLoops):
                 owner = owner.operator_at(*generated) if generated is not None else None
-            if isinstance(owner, Operator) and owner.is_set_up:
-                return owner.name, owner.context.environment.subtask
+            operator = as_operator(owner)
+            if operator is not None and operator.is_set_up:
+                return operator.name, operator.context.environment.subtask
             if isinstance(owner, StreamTask):
                 return owner.environment.task_name, owner.environment.subtask
         frame = frame.f_back
     return NO_ORIGIN
+
+
+def as_operator(owner: object) -> Operator | None:
+    """What a frame of a stack holds, if it is an operator."""
+    return owner if isinstance(owner, Operator) else None
 
 
 def _is_engine(filename: str) -> bool:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import hashlib
 import os
 import re
+import signal
 import sys
 import threading
 import urllib.request
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,7 @@ from tests.unit.runtime.graph.programs import environment
 from yarrow.common import WatermarkStrategy
 from yarrow.common.accumulators import IntCounter
 from yarrow.common.values.rate_limit import RateLimit
+from yarrow.container.worker.last_words import present
 from yarrow.datastream import MapFunction, OutputTag, ProcessFunction, RuntimeContext
 from yarrow.datastream.connectors.number_seq import NumberSequenceSource
 from yarrow.runtime.data.key_groups import key_group_of
@@ -212,17 +215,49 @@ def test_results_may_be_longer_than_a_message(driver: DriverUnderTest, tmp_path:
     assert sorted((line[0], len(line)) for line in committed) == [(name, 6 << 20) for name in "xyz"]
 
 
-def test_a_process_that_dies_is_named(driver: DriverUnderTest) -> None:
-    def die(value: int) -> int:
-        import os
-
+def leave(value: int) -> int:
+    if value == 7:
         os._exit(3)
+    return value
 
+
+def crash(value: int) -> int:
+    return value if value != 7 else len(ctypes.string_at(0))
+
+
+def be_killed(value: int) -> int:
+    """Ends its process with SIGKILL, which leaves no time for a word, when it has been looked at."""
+    words = present()
+    if value == 7 and words is not None:
+        # A look that begins now sees this record, and the next one comes when that was told.
+        seen = words.looks
+        while words.looks < seen + 2:
+            pass
+        os.kill(os.getpid(), signal.SIGKILL)
+    return value
+
+
+@pytest.mark.parametrize(
+    ("culprit", "how"),
+    [
+        (leave, "user code ended the process with os._exit(3)"),
+        (crash, "its native code crashed (SIGSEGV"),
+        (be_killed, "has died without a word"),
+    ],
+)
+def test_a_process_that_dies_names_operator_and_record(
+    driver: DriverUnderTest, culprit: Callable[[int], int], how: str
+) -> None:
     env = environment(1)
-    outcome = driver.run(collecting_graph(env, env.from_collection([1]).rebalance().map(die).name("die")))
-    assert outcome.failure is not None
-    assert outcome.failure.exception_name.endswith("TaskLostError")
-    assert "(subtask 1/1) has died without a word" in outcome.failure.message
+    numbers = env.from_collection(list(range(10))).rebalance()
+    rows = numbers.map(lambda n: n).name("first").map(culprit).name("second").map(lambda n: n).name("third")
+    outcome = driver.run(collecting_graph(env, rows))
+    failure = outcome.failure
+    assert failure is not None
+    assert failure.exception_name.endswith("TaskLostError")
+    assert (failure.operator_name, failure.record) == ("second", "7")
+    assert how in failure.message and "operator 'second' with the record 7" in failure.message
+    assert "(subtask 1/1)" in failure.message
     # The driver takes the next job.
     env = environment(1)
     assert driver.run(collecting_graph(env, env.from_collection([1]))).collected() == [1]

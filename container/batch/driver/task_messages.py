@@ -88,6 +88,19 @@ class AttemptFailed(FromTask, frozen=True, kw_only=True):
     cause: FailureCause
 
 
+class AttemptAt(FromTask, frozen=True, kw_only=True):
+    """What the attempt does: from now and then, and from a process that is about to die."""
+
+    #: "" = no operator runs.
+    operator_name: str
+    #: A short form of the present record; "" = it has no single one.
+    record: str
+    #: The user's frames, ready to print; only of a process that dies.
+    stack: str = ""
+    #: How the process ends; "" = it goes on.
+    end: str = ""
+
+
 class AttemptEnded(FromTask, frozen=True, kw_only=True):
     """The attempt has put out everything. A connection that ends without it belongs to a process that died."""
 
@@ -124,6 +137,7 @@ FromTaskMessage = (
     | AttemptProgress
     | AttemptKeyGroups
     | SharesWanted
+    | AttemptAt
     | AttemptFailed
     | AttemptEnded
     | ResultsStarted

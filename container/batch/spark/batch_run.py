@@ -21,11 +21,13 @@ from pyspark.errors import PySparkException
 from yarrow.common.values.rate_limit import RateLimit
 from yarrow.container.batch.commits import commit, remove_leftovers, sinks_of
 from yarrow.container.batch.driver.driver_run import RunEnd
+from yarrow.container.batch.driver.lost_task import lost_task_cause
 from yarrow.container.batch.driver.run_results import ResultsReading, RunResults, joined
 from yarrow.container.batch.driver.running_rates import RunningRates
 from yarrow.container.batch.driver.shared_job import SharedJob
 from yarrow.container.batch.driver.stage_progress import StageProgress
 from yarrow.container.batch.driver.task_messages import (
+    AttemptAt,
     AttemptEnded,
     AttemptFailed,
     AttemptKeyGroups,
@@ -97,10 +99,6 @@ _JAVA_SECONDS: Final = 1.0
 _ENGINE_FAILED: Final = "Spark could not run the job; this is no failure of the program's functions"
 
 
-class TaskLostError(YarrowError):
-    """The Python process of a task has died, or was killed."""
-
-
 class FullDiskError(YarrowError):
     """The disk on which Spark and its driver work is full."""
 
@@ -139,8 +137,8 @@ class BatchRun:
         self._lock = threading.Lock()
         self._cancelled = False
         self._failure: FailureCause | None = None
-        #: Tasks whose processes died, with a text; they count if Spark gives up and no task has told more.
-        self._lost: dict[tuple[int, int], str] = {}
+        #: Tasks whose processes died, with the cause; it counts if Spark gives up and no task has told more.
+        self._lost: dict[tuple[int, int], FailureCause] = {}
         #: The Spark job has ended.
         self._over = threading.Event()
         self._plan: BatchPlan
@@ -488,7 +486,7 @@ class BatchRun:
             if told is not None:
                 return told
             if self._lost:
-                return failure_cause(TaskLostError(next(iter(self._lost.values()))))
+                return next(iter(self._lost.values()))
             return failure_cause(SparkJobError(f"{_ENGINE_FAILED}: {_in_short(error)}"))
         if means_full(error):
             where = full_disk(self._folder)
@@ -579,20 +577,14 @@ class BatchRun:
             self._progress.failed(started)
         self._fail(failed.cause)
 
-    def attempt_lost(self, started: AttemptStarted) -> None:
+    def attempt_lost(self, started: AttemptStarted, last: AttemptAt | None) -> None:
         stage = self._plan.stages[started.stage]
-        superstep = f", superstep {started.superstep}" if started.superstep else ""
-        text = (
-            f"the Python process {started.pid} of task '{stage.name}' (subtask {started.subtask + 1}/"
-            f"{stage.parallelism}{superstep}) has died without a word. It was killed, has run out of memory, or its"
-            " code has ended the process: see the log of the SparkDriver"
-        )
         with self._lock:
             self._progress.failed(started)
             self._rates.ended(stage.vertex_id, started)
             # Spark ends the slower one of two attempts.
             if not self._progress.has_ended(started):
-                self._lost.setdefault((started.stage, started.subtask), text)
+                self._lost.setdefault((started.stage, started.subtask), lost_task_cause(stage, started, last))
         with self._more_results:
             self._more_results.notify_all()
 

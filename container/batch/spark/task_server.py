@@ -20,6 +20,7 @@ import msgspec
 from yarrow.common.values.rate_limit import RateLimit
 from yarrow.container.batch.driver.shared_job import SOCKET, SharedJob
 from yarrow.container.batch.driver.task_messages import (
+    AttemptAt,
     AttemptEnded,
     AttemptFailed,
     AttemptKeyGroups,
@@ -88,8 +89,8 @@ class AttemptListener(Protocol):
 
     def attempt_failed(self, started: AttemptStarted, failed: AttemptFailed) -> None: ...
 
-    def attempt_lost(self, started: AttemptStarted) -> None:
-        """Its process has ended without a word, or was ended."""
+    def attempt_lost(self, started: AttemptStarted, last: AttemptAt | None) -> None:
+        """Its process has died, or was ended; `last` is what it has told last of its doing."""
         ...
 
     def results_started(self, started: ResultsStarted) -> ResultsListener:
@@ -272,7 +273,7 @@ class TaskServer:
             self._entrance.send_job(frames)
 
     def _follow(self, started: AttemptStarted, frames: FramedSocket[FromTaskMessage]) -> None:
-        told = False
+        told, last = False, None
         try:
             while (message := frames.receive()) is not None:
                 if isinstance(message, AttemptFailed | AttemptEnded):
@@ -280,6 +281,8 @@ class TaskServer:
                 if isinstance(message, AttemptFailed):
                     told = True
                     self._listener.attempt_failed(started, message)
+                elif isinstance(message, AttemptAt):
+                    last = message if message.operator_name else None
                 elif isinstance(message, AttemptKeyGroups):
                     self._listener.key_groups_read(started, message)
                 elif isinstance(message, SharesWanted):
@@ -289,7 +292,7 @@ class TaskServer:
                     self._listener.attempt_progressed(started, message)
         finally:
             if not told:
-                self._listener.attempt_lost(started)
+                self._listener.attempt_lost(started, last)
 
 
 #: A task that failed before it knew its place.

@@ -14,8 +14,17 @@ from yarrow.container.batch.spark.tasks.unpacked_pyspark import prefer_unpacked
 from yarrow.container.launch.process_start import set_process_name
 from yarrow.container.launch.worker_process import die_with_parent, reseed
 
+#: This process is a worker.
+_is_worker = False
+
 
 def _in_worker(parent: int) -> None:
+    """Prepares a worker; `parent` is the process that forks workers."""
+    global _is_worker
+    if _is_worker:
+        # A function of the program has forked: that process is its own affair.
+        return
+    _is_worker = True
     die_with_parent(parent)
     set_process_name("yarrow-batch")
     reseed()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+import threading
 from collections.abc import Callable, Generator, Iterable, Iterator
 from functools import cache
 from pathlib import Path
@@ -24,6 +25,7 @@ from yarrow.container.batch.batch_task import BatchAttempt, BatchTask
 from yarrow.container.batch.chunk import FINISHED, Chunk, decode_task_result, numbers_column
 from yarrow.container.batch.driver.shared_job import SharedJob
 from yarrow.container.batch.driver.task_messages import (
+    AttemptAt,
     AttemptEnded,
     AttemptFailed,
     AttemptKeyGroups,
@@ -47,6 +49,8 @@ from yarrow.container.protocol.framing import FramedSocket, encode_frame
 from yarrow.container.worker.cached_files import with_cached_files
 from yarrow.container.worker.fault_plans import install_fault_plan
 from yarrow.container.worker.job_code import install_user_code
+from yarrow.container.worker.last_words import LastWords
+from yarrow.container.worker.present_call import PresentCall, RunningCode
 from yarrow.runtime.common.clock import SystemClock
 from yarrow.runtime.common.ids import OperatorID
 from yarrow.runtime.config.options import execution
@@ -105,13 +109,21 @@ class _Reports:
     def __init__(self, driver: DriverAddress) -> None:
         self._socket: socket.socket = driver.connect()
         self._answers: FramedSocket[ToTaskMessage] = FramedSocket(self._socket, _ANSWERS)
+        #: The task's thread sends, and the one that looks at it.
+        self._lock = threading.Lock()
         self._clock = SystemClock()
         self._due = self._clock.monotonic() + _REPORT_SECONDS
         self.records_in = 0
         self.records_out = 0
 
     def send(self, message: FromTask) -> None:
-        self._socket.sendall(encode_frame(message))
+        frame = encode_frame(message)
+        with self._lock:
+            self._socket.sendall(frame)
+
+    def at(self, call: PresentCall, end: str) -> None:
+        """Tells what the task does, and how its process ends; "" = it goes on."""
+        self.send(AttemptAt(operator_name=call.operator_name, record=call.record, stack=call.stack, end=end))
 
     def progress(self) -> None:
         """Reports the counts if the last report is old."""
@@ -271,7 +283,9 @@ class _AttemptRows:
             made = task.run((), batches, on_step)
         else:
             made = task.run(self._chunks(batches), on_step=on_step)
-        with contextlib.closing(_generator(made)) as chunks:
+        code = RunningCode([operator.name for operator in job.graph.vertex(self._stage.vertex_id).operators])
+        task.note_code(code.compiled)
+        with LastWords(code, self._reports.at), contextlib.closing(_generator(made)) as chunks:
             try:
                 yield from self._batches(chunks)
             finally:

@@ -17,7 +17,7 @@ import msgspec
 import pytest
 
 from yarrow.container.batch.driver.shared_job import SharedJob
-from yarrow.container.batch.driver.task_messages import AttemptEnded, AttemptStarted
+from yarrow.container.batch.driver.task_messages import AttemptAt, AttemptEnded, AttemptStarted
 from yarrow.container.batch.spark.task_server import AttemptListener, EntranceForOtherHosts, TaskServer
 from yarrow.container.batch.spark.tasks.driver_address import DriverElsewhere, JobNotSentError
 from yarrow.container.protocol.framing import encode_frame
@@ -42,7 +42,7 @@ class Heard:
         self.last = progress
         self.ended.set()
 
-    def attempt_lost(self, started: AttemptStarted) -> None:
+    def attempt_lost(self, started: AttemptStarted, last: AttemptAt | None) -> None:
         self.ended.set()
 
 

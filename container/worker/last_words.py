@@ -1,0 +1,131 @@
+"""LastWords: tells what a task is doing, now and then, and once more when its process is about to die.
+
+Owner: the task's thread begins and ends them. A thread of its own looks at the task's stack, which costs the task
+nothing. A crash in native code and `os._exit` are told when they happen. SIGKILL leaves no time for a word, so the last
+look has to do. Must not keep a dying process alive: the kernel ends it after some seconds.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import faulthandler
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any, Final, NoReturn
+
+from yarrow.container.worker.present_call import PresentCall, RunningCode
+
+#: Seconds between two looks.
+_LOOK_SECONDS: Final = 0.25
+#: Seconds that a crashed process may take for its last word.
+_LAST_SECONDS: Final = 5
+_CRASHES: Final = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGFPE, signal.SIGILL)
+
+_NOTHING: Final = PresentCall("", "", "")
+#: Gets what the task does (without a name: no operator runs), and how its process ends; "" = it goes on.
+Tell = Callable[[PresentCall, str], None]
+
+_exit: Final = os._exit
+_handler_type: Final = ctypes.CFUNCTYPE(None, ctypes.c_int)
+
+
+class LastWords:
+    """The words about one running task of this process; a context around its run."""
+
+    def __init__(self, code: RunningCode, tell: Tell) -> None:
+        """`tell` is called by several threads, and may raise OSError."""
+        self._code = code
+        self._tell = tell
+        self._thread = threading.get_ident()
+        self._process = os.getpid()
+        self._over = threading.Event()
+        #: Looks that were made; each was told if anything had changed.
+        self.looks = 0
+
+    def __enter__(self) -> LastWords:
+        _install()
+        _Present.words = self
+        threading.Thread(target=self._look, name="look at the task", daemon=True).start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._over.set()
+        if _Present.words is self:
+            _Present.words = None
+
+    def _look(self) -> None:
+        told = _NOTHING
+        while not self._over.wait(_LOOK_SECONDS):
+            call = self._call() or _NOTHING
+            if call != told:
+                try:
+                    self._tell(call, "")
+                except OSError:
+                    return
+                told = call
+            self.looks += 1
+
+    def _call(self, *, with_stack: bool = False) -> PresentCall | None:
+        return self._code.call_in(sys._current_frames().get(self._thread), with_stack=with_stack)
+
+    def dying(self, how: str) -> None:
+        """Tells how the process ends, if this is the task's own process, in which one of its operators runs."""
+        # A function may have forked this process.
+        if os.getpid() != self._process or self._over.is_set():
+            return
+        call = self._call(with_stack=True)
+        if call is not None:
+            self._tell(call, how)
+
+
+class _Present:
+    """What this process runs."""
+
+    words: LastWords | None = None
+    #: What C calls; it must live as long as the process.
+    handler: Any = None
+
+
+def present() -> LastWords | None:
+    """The words about the task that this process runs."""
+    return _Present.words
+
+
+def _install() -> None:
+    """Lets this process tell its end; once. The handlers of the interpreter could not run in crashed native code."""
+    if _Present.handler is not None:
+        return
+    library = ctypes.CDLL(None)
+
+    def crashed(number: int) -> None:
+        # The next crash, or the end of this function, is the end.
+        library.signal(number, None)
+        library.alarm(_LAST_SECONDS)
+        faulthandler.dump_traceback(2, all_threads=False)
+        words = _Present.words
+        if words is not None:
+            try:
+                name = signal.Signals(number).name
+                words.dying(f"its native code crashed ({name}: {signal.strsignal(number)})")
+            except Exception as error:  # nobody is left to hear of it
+                os.write(2, f"the crash was not told: {error!r}\n".encode())
+        os.kill(os.getpid(), number)
+
+    _Present.handler = _handler_type(crashed)
+    for number in _CRASHES:
+        library.signal(int(number), _Present.handler)
+    os._exit = _told_exit
+
+
+def _told_exit(status: int) -> NoReturn:
+    """Stands in the place of `os._exit`."""
+    words = _Present.words
+    if words is not None:
+        try:
+            words.dying(f"user code ended the process with os._exit({status})")
+        except Exception as error:  # the process ends whatever is told
+            os.write(2, f"the end of the process was not told: {error!r}\n".encode())
+    _exit(status)

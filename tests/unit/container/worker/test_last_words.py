@@ -1,0 +1,131 @@
+"""What a task's process tells of its doing: by looks from outside, and before it dies; SIGKILL is in tests/spark."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterable
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from yarrow.container.codegen.code_writer import CodeWriter, CompiledCode
+from yarrow.container.worker.last_words import LastWords
+from yarrow.container.worker.present_call import PresentCall, RunningCode, shown_record
+
+LIMIT = 60.0
+
+
+def loop_over(function: Callable[[Any], Any]) -> CompiledCode:
+    """A generated loop of two operators; the second one calls the function."""
+    code = CodeWriter()
+    with code.block("for v0 in rows:"):
+        with code.owned_by(0, "v0"):
+            code.line("v1 = [v0, 'made']")
+        with code.owned_by(1, "v1"):
+            code.line(f"{code.bind('f', function)}(v1)")
+    return code.compile("input_0", "rows")
+
+
+def run_watched(function: Callable[[Any], Any], rows: Iterable[Any], tell: Callable[..., None]) -> None:
+    code, running = loop_over(function), RunningCode(["first", "second"])
+    running.compiled(code)
+    with LastWords(running, tell):
+        code.function(rows)
+
+
+def test_a_look_finds_operator_and_record_of_a_waiting_function() -> None:
+    seen: list[PresentCall] = []
+    looked = threading.Event()
+
+    def wait(record: list[Any]) -> None:
+        assert looked.wait(LIMIT)
+
+    def tell(call: PresentCall, how: str) -> None:
+        if call.operator_name and not how:
+            seen.append(call)
+            looked.set()
+
+    run_watched(wait, [7], tell)
+    assert seen[0][:2] == ("second", "[7, 'made']")
+
+
+def last_word(function: Callable[[Any], Any]) -> tuple[str, int]:
+    """What a forked process tells before it dies of the function, and its status."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(reading)
+
+        def tell(call: PresentCall, how: str) -> None:
+            if how:
+                frames = [line.split()[-1] for line in call.stack.splitlines() if "File" in line]
+                os.write(writing, f"{call.operator_name}|{call.record}|{frames[0]}|{how}".encode())
+
+        run_watched(function, range(3), tell)
+        os._exit(99)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as told:
+        text = told.read().decode()
+    return text, os.waitpid(child, 0)[1]
+
+
+def leave(record: list[Any]) -> None:
+    if record[0] == 2:
+        os._exit(3)
+
+
+def crash(record: list[Any]) -> None:
+    if record[0] == 2:
+        ctypes.string_at(0)
+
+
+def abort(record: list[Any]) -> None:
+    if record[0] == 2:
+        os.abort()
+
+
+@pytest.mark.parametrize(
+    ("function", "how", "status"),
+    [
+        (leave, "user code ended the process with os._exit(3)", 3 << 8),
+        (crash, "its native code crashed (SIGSEGV: Segmentation fault)", int(signal.SIGSEGV)),
+        (abort, "its native code crashed (SIGABRT: Aborted)", int(signal.SIGABRT)),
+    ],
+)
+def test_a_process_that_dies_tells_operator_record_and_end(
+    function: Callable[[Any], Any], how: str, status: int
+) -> None:
+    text, ended = last_word(function)
+    assert text == f"second|[2, 'made']|{function.__name__}|{how}"
+    assert ended & 0xFF7F == status
+
+
+def test_a_process_that_a_function_has_forked_tells_nothing() -> None:
+    def fork(record: list[Any]) -> None:
+        child = os.fork()
+        if child == 0:
+            os._exit(0)
+        os.waitpid(child, 0)
+
+    assert last_word(fork) == ("", 99 << 8)
+
+
+class Guarded:
+    """A record whose own text must not be asked for by another thread."""
+
+    def __init__(self) -> None:
+        self.name, self.price = "pen", Decimal("1.5")
+
+    def __repr__(self) -> str:
+        raise AssertionError("user code was called")
+
+
+def test_records_are_shown_without_user_code() -> None:
+    assert shown_record(Guarded()) == "Guarded(name='pen', price=Decimal('1.5'))"
+    assert shown_record((1, [Guarded()])) == "(1, [Guarded(name='pen', price=Decimal('1.5'))])"
+    assert shown_record("a\nb") == "'a\\nb'" and len(shown_record("x" * 10_000)) <= 300
+    assert shown_record({"k": (1, None)}) == "{'k': (1, None)}"
