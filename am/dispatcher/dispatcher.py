@@ -47,6 +47,7 @@ from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.graph.states import JobType
 from yarrow.runtime.ha.records import LeadershipLostError, RecordsError
 from yarrow.runtime.ha.services import token_of_epoch
+from yarrow.runtime.rpc.batch_gateways import NoSparkPagesError
 from yarrow.runtime.rpc.checkpoint_statistics import CheckpointRecord, CheckpointStatistics
 from yarrow.runtime.rpc.endpoint import RpcEndpoint
 from yarrow.runtime.rpc.gateway_type import DISPATCHER, RESOURCE_MANAGER
@@ -67,6 +68,8 @@ from yarrow.runtime.rpc.messages import (
     RescaleRequest,
     SavepointRequest,
     ScheduleOverview,
+    SparkPage,
+    SparkPageRequest,
 )
 
 if TYPE_CHECKING:
@@ -376,6 +379,18 @@ class Dispatcher(RpcEndpoint):
             )
         status = self._jobs.ended(job_id).overview.status
         raise JobAlreadyEndedError(f"job {job_id} has no event time any more: its status is {status.value}")
+
+    async def request_spark_page(self, job_id: JobID, request: SparkPageRequest) -> SparkPage:
+        if (master := self._jobs.running.get(job_id)) is not None:
+            return await master.spark_page(request)
+        if job_id in self._jobs.recovering:
+            raise NoSparkPagesError(
+                f"job {job_id} is INITIALIZING under a new leader: ask again when it runs"
+            )
+        status = self._jobs.ended(job_id).overview.status
+        raise JobAlreadyEndedError(
+            f"job {job_id} has no pages of Spark's any more: its status is {status.value}"
+        )
 
     async def request_checkpoint(self, job_id: JobID, checkpoint_id: int) -> CheckpointRecord | None:
         return self._checkpoints_of(job_id).record(checkpoint_id)

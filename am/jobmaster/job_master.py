@@ -66,6 +66,7 @@ from yarrow.runtime.common.ids import (
 )
 from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.ha.services import token_of_epoch
+from yarrow.runtime.rpc.batch_gateways import NoSparkPagesError
 from yarrow.runtime.rpc.endpoint import RpcEndpoint
 from yarrow.runtime.rpc.errors import EndpointStoppedError
 from yarrow.runtime.rpc.gateway_type import JOB_MASTER as JOB_MASTER_GATEWAY
@@ -86,6 +87,8 @@ from yarrow.runtime.rpc.messages import (
     RegistrationSuccess,
     RescaleRequest,
     SlotOffer,
+    SparkPage,
+    SparkPageRequest,
     TaskExecutionStateUpdate,
     TaskExecutorToJobMasterHeartbeat,
     WatermarkReport,
@@ -378,6 +381,10 @@ class JobMaster(RpcEndpoint):
         from yarrow.am.jobmaster.event_time.aligned_sources import AlignedSources
 
         return AlignedSources(self.graph, self._links, self._timers)
+
+    async def spark_page(self, request: SparkPageRequest) -> SparkPage:
+        """Raises NoSparkPagesError: a stream does not run on Spark."""
+        raise NoSparkPagesError(f"job {self.graph.job.job_id} is a stream: only bounded jobs run on Spark")
 
     async def event_time(self) -> EventTimeDetails:
         """Event time of the job, operator by operator, and who holds it back."""

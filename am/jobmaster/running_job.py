@@ -23,6 +23,8 @@ from yarrow.runtime.rpc.messages import (
     RateLimitDetails,
     RescaleRequest,
     SavepointRequest,
+    SparkPage,
+    SparkPageRequest,
 )
 
 
@@ -108,6 +110,10 @@ class RunningJob(Protocol):
 
     async def event_time(self) -> EventTimeDetails:
         """Event time of the job, operator by operator, and who holds it back."""
+        ...
+
+    async def spark_page(self, request: SparkPageRequest) -> SparkPage:
+        """One of Spark's own pages about a bounded job. Raises NoSparkPagesError."""
         ...
 
     def rate_limits(self) -> RateLimitDetails:

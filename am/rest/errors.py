@@ -101,6 +101,7 @@ _STATUS_BY_NAME = {
     "AccumulatorMergeError": HTTPStatus.CONFLICT,
     "UnknownCollectError": HTTPStatus.NOT_FOUND,
     "UnknownLogFileError": HTTPStatus.NOT_FOUND,
+    "NoSparkPagesError": HTTPStatus.NOT_FOUND,
     "BlobNotFoundError": HTTPStatus.NOT_FOUND,
     "InvalidSavepointPathError": HTTPStatus.BAD_REQUEST,
     "RateLimitRefusedError": HTTPStatus.BAD_REQUEST,

@@ -125,6 +125,8 @@ class RestSettings:
     refresh_interval_ms: int = 3000
     #: Origin whose pages may read, "*" = any; None = only the server's own.
     allow_origin: str | None = None
+    #: The path below which clients see this server, where something in front of it takes that away; "" = `/`.
+    external_base: str = ""
     #: Names, besides addresses and this host's own, by which requests that change something may address the
     #: server.
     host_names: frozenset[str] = frozenset()

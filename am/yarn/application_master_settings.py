@@ -98,7 +98,10 @@ class ApplicationMasterSettings:
                 for_other_hosts(rest_settings, config, secrets.rest_token_hash), tls=_tls(secrets, config)
             ),
             proxy=replace(
-                rest_settings, entrance=EntranceKind.PROXY, cancel_by_get=config.get(yarn.PROXY_ALLOW_CANCEL)
+                rest_settings,
+                entrance=EntranceKind.PROXY,
+                cancel_by_get=config.get(yarn.PROXY_ALLOW_CANCEL),
+                external_base=f"/proxy/{folder.application_id}",
             ),
         )
 

@@ -31,6 +31,8 @@ from yarrow.runtime.rpc.messages import (
     SparkConfiguration,
     SparkDriverHeartbeat,
     SparkDriverRegistration,
+    SparkPage,
+    SparkPageRequest,
     StageCommit,
     StageEnd,
     StageSubmission,
@@ -39,6 +41,10 @@ from yarrow.runtime.rpc.messages import (
 
 class BatchRunError(YarrowError):
     """A driver cannot begin a run: another one executes, or the driver is ending."""
+
+
+class NoSparkPagesError(YarrowError):
+    """Spark's own pages about a job cannot be read: the message says why."""
 
 
 class BatchJobMasterGateway(Protocol):
@@ -177,6 +183,14 @@ class SparkDriverGateway(Protocol):
         """Takes newer tokens of Hadoop into use; repeated it has no effect.
 
         Raises TokenFileError if they cannot be written.
+        """
+        ...
+
+    @waits
+    async def read_spark_page(self, request: SparkPageRequest) -> SparkPage:
+        """One of Spark's own pages. The first call starts Spark's web server, on the loopback address.
+
+        Raises NoSparkPagesError.
         """
         ...
 

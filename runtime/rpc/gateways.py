@@ -61,6 +61,8 @@ from yarrow.runtime.rpc.messages import (
     SlotRequest,
     SparkDriverRequest,
     SparkDriverStart,
+    SparkPage,
+    SparkPageRequest,
     TaskExecutionStateUpdate,
     TaskExecutorInfo,
     TaskExecutorRegistration,
@@ -187,6 +189,14 @@ class DispatcherGateway(Protocol):
         """Event time of a running job, operator by operator, and who holds it back.
 
         Raises JobAlreadyEndedError and JobNotFoundError.
+        """
+        ...
+
+    @waits
+    async def request_spark_page(self, job_id: JobID, request: SparkPageRequest) -> SparkPage:
+        """One of Spark's own pages about a running bounded job.
+
+        Raises NoSparkPagesError, JobAlreadyEndedError and JobNotFoundError.
         """
         ...
 

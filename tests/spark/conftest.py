@@ -19,8 +19,6 @@ def written_classes(spark_classes: Path, tmp_path_factory: pytest.TempPathFactor
 
 @pytest.fixture(scope="session")
 def driver(tmp_path_factory: pytest.TempPathFactory, written_classes: None) -> Iterator[DriverUnderTest]:
-    with spark_driver(
-        tmp_path_factory.mktemp("spark"), configuration={"spark.ui.enabled": "true"}
-    ) as started:
+    with spark_driver(tmp_path_factory.mktemp("spark")) as started:
         started.application()
         yield started

@@ -8,7 +8,6 @@ import re
 import runpy
 import signal
 import time
-import urllib.request
 from typing import Any
 
 import pytest
@@ -105,9 +104,8 @@ def test_a_killed_python_worker_fails_the_job_by_name_where_spark_repeats_no_tas
 def spark_pages(driver: DriverUnderTest, name: str) -> list[dict[str, Any]]:
     """What Spark itself tells of its jobs or stages."""
     application = driver.application()
-    address = f"{application.ui_address}/api/v1/applications/{application.application_id}/{name}"
-    with urllib.request.urlopen(address, timeout=LIMIT) as answer:
-        found: list[dict[str, Any]] = json.loads(answer.read())
+    page = driver.page(f"/api/v1/applications/{application.application_id}/{name}")
+    found: list[dict[str, Any]] = json.loads(page.body)
     return found
 
 

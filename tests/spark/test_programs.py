@@ -209,6 +209,11 @@ def test_rest_says_what_runs_and_cancels_it(tmp_path: Path) -> None:
     details = ask(f"/jobs/{job['jid']}")
     assert details["job-type"] == "BATCH"
     assert str(details["spark-application"]).startswith("local-")
+    # Spark's own pages, read from the driver: their JSON, since that is what is easily asked.
+    pages = details["spark-pages"]
+    assert pages == f"/jobs/{job['jid']}/spark/"
+    (shown,) = ask(f"{pages}api/v1/applications")
+    assert shown["id"] == details["spark-application"]
     ask(f"/jobs/{job['jid']}?mode=cancel", "PATCH")
     outcome = begun.wait()
     assert outcome.status == 1

@@ -5,23 +5,25 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import hashlib
+import http.client
 import os
 import re
 import signal
 import sys
 import threading
-import urllib.request
 from collections import Counter
 from collections.abc import Callable, Iterator
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import psutil
 import pytest
 
 from tests.cluster.embedded.waiting import wait_until
 from tests.support.batch_runner import collecting_graph
-from tests.support.spark_driver import LIMIT, SECRET, DriverUnderTest, spark_driver
+from tests.support.spark_driver import LIMIT, PAGES_BASE, SECRET, DriverUnderTest, spark_driver
 from tests.unit.container.batch.test_sinks import Refusing
 from tests.unit.runtime.graph.programs import environment
 from yarrow.common import WatermarkStrategy
@@ -334,16 +336,53 @@ def test_others_read_no_file_of_the_driver(driver: DriverUnderTest) -> None:
 
 def test_ports_are_private_and_settings_hold_no_secret(driver: DriverUnderTest) -> None:
     java = driver.java()
+    text = driver.page("/environment/").body.decode()
     ports = [each.laddr.ip for each in java.net_connections() if each.status == psutil.CONN_LISTEN]
     assert ports and all(ip.endswith("127.0.0.1") for ip in ports)
     told = " ".join([*java.cmdline(), *java.environ().values()])
     assert SECRET.decode() not in told and "PRIVATE KEY" not in told
-    with urllib.request.urlopen(f"{driver.application().ui_address}/environment/", timeout=60) as page:
-        text = page.read().decode()
     assert "spark.network.crypto.enabled" in text
     assert SECRET.decode() not in text and "PRIVATE KEY" not in text
     # Spark's own secret, which it makes anew for each application, is not shown.
     assert not re.search(r"spark\.authenticate\.secret</td>\s*<td>(?!\*+\(redacted\))", text)
+
+
+def test_sparks_pages_show_themselves_to_their_driver_alone(driver: DriverUnderTest) -> None:
+    env = environment(1)
+    driver.run(collecting_graph(env, env.from_collection([1])))
+    before = {
+        each.laddr.port for each in driver.java().net_connections() if each.status == psutil.CONN_LISTEN
+    }
+    page = driver.page("/jobs/")
+    assert (page.status, page.media_type.partition(";")[0]) == (200, "text/html")
+    text = page.body.decode()
+    # Links lead below the job's own path.
+    assert f'href="{PAGES_BASE}/stages/"' in text and f'src="{PAGES_BASE}/static/' in text
+    assert not re.search(r'(?:href|src)="/(?!jobs/f{32}/spark/)', text)
+    assert driver.page("/").location.endswith("/jobs/")
+    (application,) = msgspec.json.decode(driver.page("/api/v1/applications").body)
+    assert application["id"] == driver.application().application_id
+    # What is not there for anybody: ends of jobs, and looks into threads.
+    assert "kill" not in text and "Thread Dump" not in driver.page("/executors/").body.decode()
+    assert driver.page("/jobs/job/kill/", "id=0").status != 200
+    # Another user of this host, who has no token.
+    ports = {each.laddr.port for each in driver.java().net_connections() if each.status == psutil.CONN_LISTEN}
+    assert ports >= before
+    paths = ("/jobs/", "/static/webui.css", "/api/v1/applications")
+    answers = [_status_at(port, path) for port in ports for path in paths]
+    assert HTTPStatus.FORBIDDEN in answers and HTTPStatus.OK not in answers
+
+
+def _status_at(port: int, path: str) -> int:
+    """The status of an answer by HTTP; 0 = whoever listens there does not speak HTTP."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    try:
+        connection.request("GET", path)
+        return connection.getresponse().status
+    except (OSError, http.client.HTTPException):
+        return 0
+    finally:
+        connection.close()
 
 
 def test_nothing_of_a_run_is_left(driver: DriverUnderTest) -> None:

@@ -32,12 +32,14 @@ from yarrow.runtime.rpc.messages import (
     SparkDriverHeartbeat,
     SparkDriverRegistration,
     SparkDriverRequest,
+    SparkPage,
+    SparkPageRequest,
     StageSubmission,
 )
 from yarrow.runtime.rpc.service import RpcService
 
 APPLICATION = SparkApplication(
-    application_id="local-1", ui_address="", spark_master="local[2]", spark_version="4.1.0"
+    application_id="local-1", has_pages=True, spark_master="local[2]", spark_version="4.1.0"
 )
 
 
@@ -154,6 +156,10 @@ class FakeSparkDriver(RpcEndpoint):
     async def update_delegation_tokens(self, tokens: DelegationTokens) -> Acknowledge:
         self.tokens.append(tokens)
         return Acknowledge()
+
+    async def read_spark_page(self, request: SparkPageRequest) -> SparkPage:
+        text = f"{self.driver_id}: {request.path}?{request.query} below {request.base}"
+        return SparkPage(status=200, media_type="text/plain", body=text.encode())
 
     async def release(self, cause: str) -> Acknowledge:
         self.is_released = True

@@ -48,6 +48,8 @@ from yarrow.runtime.rpc.messages import (
     SparkConfiguration,
     SparkDriverHeartbeat,
     SparkDriverRegistration,
+    SparkPage,
+    SparkPageRequest,
     StageCommit,
     StageEnd,
     StageSubmission,
@@ -66,6 +68,8 @@ _JOB = JobID("f" * 32)
 #: Of the application.
 SECRET = b"the secret of the application!!!"
 _HEARTBEAT = 1.0
+#: The path below which clients see Spark's pages.
+PAGES_BASE = f"/jobs/{_JOB}/spark"
 
 
 @dataclass
@@ -353,6 +357,13 @@ class DriverUnderTest:
 
     async def _heartbeat(self) -> SparkDriverHeartbeat:
         return await self.master.driver.heartbeat_from_job_master()
+
+    def page(self, path: str, query: str = "") -> SparkPage:
+        """One of Spark's own pages."""
+        return self.call(self._page(SparkPageRequest(path=path, query=query, base=PAGES_BASE)))
+
+    async def _page(self, request: SparkPageRequest) -> SparkPage:
+        return await self.master.driver.read_spark_page(request)
 
     def change_rate_limits(self, graph: JobGraph, run: int, limits: dict[OperatorID, RateLimit]) -> None:
         """Gives a run other rate limits."""

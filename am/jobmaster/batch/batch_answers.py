@@ -42,6 +42,7 @@ class BatchAnswers:
             batch_runner_reason=self._graph.job.batch_runner_reason,
             spark_application="" if application is None else application.application_id,
             spark_master="" if application is None else application.spark_master,
+            has_spark_pages=self._driver.has_pages and not self._graph.status.is_globally_terminal_state(),
             spark_driver=self._driver.driver_id,
             spark_driver_task_executor=self._driver.task_executor,
             large_key_groups=self._large_key_groups.all,

@@ -98,6 +98,8 @@ from yarrow.runtime.rpc.messages import (
     SparkApplication,
     SparkConfiguration,
     SparkDriverRegistration,
+    SparkPage,
+    SparkPageRequest,
     StageCommit,
     StageEnd,
 )
@@ -317,6 +319,10 @@ class BatchJobMaster(RpcEndpoint):
         """No event time: in bounded input it ends with the input, and nobody holds it back."""
         now_ms = self._services.clock.epoch_ms()
         return EventTimeDetails(job_id=self.graph.job.job_id, status=self.graph.status, now_ms=now_ms)
+
+    async def spark_page(self, request: SparkPageRequest) -> SparkPage:
+        """One of Spark's own pages. Raises NoSparkPagesError."""
+        return await self._driver.read_page(request)
 
     def scheduler_decisions(self, last: int) -> tuple[bytes, ...]:
         """The last events with their actions, each as JSON, oldest first."""

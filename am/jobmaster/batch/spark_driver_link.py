@@ -27,14 +27,14 @@ from yarrow.am.jobmaster.services import JobMasterServices
 from yarrow.common.values.rate_limit import RateLimit
 from yarrow.runtime.common.errors import YarrowError
 from yarrow.runtime.common.ids import JobMasterID, JobVertexID, OperatorID, ResourceID
-from yarrow.runtime.config.options.batch import SPARK_START_TIMEOUT
+from yarrow.runtime.config.options.batch import SPARK_START_TIMEOUT, SPARK_UI_ENABLED
 from yarrow.runtime.config.options.resourcemanager import SLOT_REQUEST_TIMEOUT
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.graph.batch.batch_sql import driver_configuration
 from yarrow.runtime.graph.batch.pipeline_plan import is_pipeline, tasks_at_a_time
 from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.graph.states import BatchRunner
-from yarrow.runtime.rpc.batch_gateways import SparkDriverGateway
+from yarrow.runtime.rpc.batch_gateways import NoSparkPagesError, SparkDriverGateway
 from yarrow.runtime.rpc.endpoint import RpcEndpoint
 from yarrow.runtime.rpc.gateway_type import LOCAL_DRIVER, RESOURCE_MANAGER, SPARK_DRIVER
 from yarrow.runtime.rpc.gateways import ResourceManagerGateway
@@ -49,6 +49,8 @@ from yarrow.runtime.rpc.messages import (
     SparkApplication,
     SparkDriverRegistration,
     SparkDriverRequest,
+    SparkPage,
+    SparkPageRequest,
     StageSubmission,
 )
 
@@ -279,6 +281,26 @@ class SparkDriverLink:
             await gateway.submit_stage(submission)
         except YarrowError as error:
             self._lose(run, failure_of(type(error), f"the SparkDriver did not take a stage: {error}"))
+
+    @property
+    def has_pages(self) -> bool:
+        """Whether the present driver shows Spark's own pages now."""
+        return self._gateway is not None and self.application is not None and self.application.has_pages
+
+    async def read_page(self, request: SparkPageRequest) -> SparkPage:
+        """One of Spark's own pages, from the present driver. Raises NoSparkPagesError and RpcError."""
+        gateway, application = self._gateway, self.application
+        if self._is_local:
+            raise NoSparkPagesError(f"job {self._job.job_id} runs without Spark, which alone has such pages")
+        if gateway is None or application is None:
+            raise NoSparkPagesError(
+                f"Spark does not run for job {self._job.job_id} now: ask again when it does"
+            )
+        if not application.has_pages:
+            raise NoSparkPagesError(
+                f"Spark's pages about job {self._job.job_id} are off: run it with {SPARK_UI_ENABLED.key} true"
+            )
+        return await gateway.read_spark_page(request)
 
     async def cancel(self, run: int) -> bool:
         """Asks the driver to end its run in order; False if it cannot be asked."""

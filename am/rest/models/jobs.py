@@ -232,6 +232,8 @@ class JobDetails(HyphenModel):
     spark_application: str = ""
     #: Yarrow's: Spark's master of that application, as `local[2]`, empty for a stream.
     spark_master: str = ""
+    #: Yarrow's: the path of Spark's own pages about the job, empty while there are none.
+    spark_pages: str = ""
     #: Yarrow's: the SparkDriver of the job, with which its log files are named, empty for a stream.
     spark_driver: str = ""
     #: Yarrow's: the TaskManager in whose slot the SparkDriver runs, and which serves its logs.

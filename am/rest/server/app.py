@@ -33,6 +33,7 @@ from yarrow.am.rest.routes import (
     rescaling,
     savepoints,
     schedules,
+    spark_pages,
     submission,
     task_managers,
     vertices,
@@ -63,6 +64,7 @@ _ROUTERS = (
     rescaling,
     rate_limits,
     schedules,
+    spark_pages,
     task_managers,
     programs,
 )

@@ -61,6 +61,7 @@ def job_details(job: ExecutionGraphDetails, now: int, application_id: str) -> Jo
         job,
         is_stoppable=_is_stoppable(job),
         application_id=application_id,
+        spark_pages=f"/jobs/{job.job_id}/spark/" if job.has_spark_pages else "",
         start_time=start,
         duration=_duration(start, job.end_time, now),
         now=now,

@@ -21,8 +21,9 @@ from yarrow.runtime.common.backoff import Backoff
 from yarrow.runtime.common.clock import Clock
 from yarrow.runtime.common.errors import YarrowError
 from yarrow.runtime.common.ids import JobID
+from yarrow.runtime.config.options.batch import SPARK_UI_ENABLED
 from yarrow.runtime.fs.token_files import take_tokens, take_tokens_or_tell
-from yarrow.runtime.rpc.batch_gateways import BatchJobMasterGateway, BatchRunError
+from yarrow.runtime.rpc.batch_gateways import BatchJobMasterGateway, BatchRunError, NoSparkPagesError
 from yarrow.runtime.rpc.bootstrap import SparkDriverBootstrap
 from yarrow.runtime.rpc.endpoint import RpcEndpoint
 from yarrow.runtime.rpc.errors import RpcUnavailableError
@@ -36,12 +37,16 @@ from yarrow.runtime.rpc.messages import (
     SparkApplication,
     SparkDriverHeartbeat,
     SparkDriverRegistration,
+    SparkPage,
+    SparkPageRequest,
     StageSubmission,
 )
 
 _log = logging.getLogger(__name__)
 _FIRST_PAUSE: Final = 0.1
 _LONGEST_PAUSE: Final = 5.0
+#: Asks Spark for one of its own pages, and blocks.
+ReadPage = Callable[[SparkPageRequest], SparkPage]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +81,7 @@ class BatchDriver(RpcEndpoint):
         self._idle = asyncio.Event()
         self._idle.set()
         self._make_run: MakeRun | None = None
+        self._read_page: ReadPage | None = None
         self._disconnected = False
         #: Some run has come to its end.
         self.has_finished_run = False
@@ -105,9 +111,11 @@ class BatchDriver(RpcEndpoint):
         self._heard = self._clock.monotonic()
         self._watch_master(answer.heartbeat_interval_ms / 1000)
 
-    async def session_started(self, application: SparkApplication, make_run: MakeRun) -> None:
-        """Tells the master, which submits runs from now on."""
-        self._make_run = make_run
+    async def session_started(
+        self, application: SparkApplication, make_run: MakeRun, read_page: ReadPage | None = None
+    ) -> None:
+        """Tells the master, which submits runs from now on. `read_page` asks Spark for a page, and blocks."""
+        self._make_run, self._read_page = make_run, read_page
         await self.master.report_spark_application(self._bootstrap.driver_id, application)
 
     def finish(self, cause: str, *, orderly: bool = True) -> None:
@@ -209,6 +217,13 @@ class BatchDriver(RpcEndpoint):
     async def update_delegation_tokens(self, tokens: DelegationTokens) -> Acknowledge:
         await self.run_blocking(take_tokens, tokens.content)
         return Acknowledge()
+
+    async def read_spark_page(self, request: SparkPageRequest) -> SparkPage:
+        if self._read_page is None:
+            raise NoSparkPagesError(
+                f"the driver {self._bootstrap.driver_id} shows no pages of Spark's ({SPARK_UI_ENABLED.key})"
+            )
+        return await self.run_blocking(self._read_page, request)
 
     async def release(self, cause: str) -> Acknowledge:
         self.finish(cause)

@@ -31,7 +31,7 @@ from yarrow.runtime.security.result_proof import result_key
 
 _log = logging.getLogger(__name__)
 _FOLDER_PREFIX: Final = "batch-"
-_NO_SPARK: Final = SparkApplication(application_id="", ui_address="", spark_master="", spark_version="")
+_NO_SPARK: Final = SparkApplication(application_id="", has_pages=False, spark_master="", spark_version="")
 
 
 class LocalDrivers:

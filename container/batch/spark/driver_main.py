@@ -211,6 +211,7 @@ class _DriverProcess:
         self, driver: BatchDriver, address: str, host: SparkHost, heartbeat: JavaHeartbeat
     ) -> DriverEnd:
         from yarrow.container.batch.spark.batch_run import RunServices
+        from yarrow.container.batch.spark.spark_pages import SparkPages
 
         bootstrap = self._bootstrap
         loop = asyncio.get_running_loop()
@@ -245,7 +246,9 @@ class _DriverProcess:
             part_bytes=bootstrap.max_message_bytes // 2,
         )
         make_run = partial(_make_run, services)
-        await driver.session_started(application, make_run)
+        # Pages may be looked at in each session; without the option nobody can.
+        pages = SparkPages(host.session, self._clock, services.part_bytes) if application.has_pages else None
+        await driver.session_started(application, make_run, None if pages is None else pages.read)
         return await driver.finished
 
     @property

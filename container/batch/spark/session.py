@@ -248,7 +248,7 @@ class SparkHost:
             self._application.await_executors(context, self._closing)
         return SparkApplication(
             application_id=str(context.applicationId),
-            ui_address=context.uiWebUrl or "",
+            has_pages=self._config.get(batch.SPARK_UI_ENABLED),
             spark_master=str(context.master),
             spark_version=str(context.version),
         )

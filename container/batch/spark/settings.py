@@ -217,7 +217,8 @@ def spark_settings(
         **(yarn_settings(config, yarn) if yarn is not None else {}),
         "spark.master": master,
         "spark.driver.memory": f"{memory.bytes >> 20}m",
-        "spark.ui.enabled": str(config.get(batch.SPARK_UI_ENABLED)).lower(),
+        # Its pages start apart from the session, and when somebody looks: see spark_pages.
+        "spark.ui.enabled": "false",
         "spark.local.dir": str(folders.local),
         # A plain path would lie in the file system that Hadoop's configuration names: a job that reads nothing from
         # there would need it.

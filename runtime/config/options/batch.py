@@ -56,8 +56,8 @@ SPARK_EXECUTOR_CORES: Final = optional(
 SPARK_UI_ENABLED: Final = option(
     "spark.ui.enabled",
     BOOLEAN,
-    "false",
-    "Whether Spark serves its own web pages while a job in batch mode runs, on the loopback address.",
+    "true",
+    "Whether REST shows Spark's own web pages about a running job in batch mode. They start when somebody looks first.",
 )
 SPARK_START_TIMEOUT: Final = option(
     "execution.batch.spark.start-timeout",

@@ -25,6 +25,8 @@ from yarrow.runtime.rpc.messages.batch import (
     SparkDriverRegistration,
     SparkDriverRequest,
     SparkDriverStart,
+    SparkPage,
+    SparkPageRequest,
     StoredCommittables,
 )
 from yarrow.runtime.rpc.messages.checkpoints import (
@@ -202,6 +204,8 @@ __all__ = [
     "SparkDriverRegistration",
     "SparkDriverRequest",
     "SparkDriverStart",
+    "SparkPage",
+    "SparkPageRequest",
     "SplitTimeReport",
     "StageCommit",
     "StageEnd",

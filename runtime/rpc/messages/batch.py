@@ -72,11 +72,36 @@ class SparkApplication(Message, frozen=True, kw_only=True):
 
     #: Spark's id of it, as local-1700000000000 or application_1700000000000_0001.
     application_id: str
-    #: The web pages of Spark; "" = they are off.
-    ui_address: str
+    #: Whether the driver shows Spark's own pages.
+    has_pages: bool
     #: Spark's master, as local[2] or yarn.
     spark_master: str
     spark_version: str
+
+
+class SparkPageRequest(Message, frozen=True, kw_only=True):
+    """REST -> Dispatcher -> SparkDriver: one of Spark's own pages is to be read."""
+
+    #: Path at Spark's own server; it begins with a slash.
+    path: str
+    #: The query as it was sent; "" = none.
+    query: str = ""
+    #: The path below which the client sees Spark's pages: links on them begin with it.
+    base: str
+
+
+class SparkPage(Message, frozen=True, kw_only=True):
+    """An answer of Spark's own server."""
+
+    #: The HTTP status.
+    status: int
+    media_type: str
+    body: bytes
+    #: Where a redirection leads, as Spark says it; "" = it is none.
+    location: str = ""
+    #: The page's Content-Security-Policy and Cache-Control; "" = it has none.
+    policy: str = ""
+    caching: str = ""
 
 
 class BatchSubmission(Message, frozen=True, kw_only=True):

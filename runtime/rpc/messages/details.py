@@ -114,6 +114,8 @@ class ExecutionGraphDetails(Message, frozen=True, kw_only=True):
     iterations: tuple[IterationDetails, ...] = ()
     #: Spark's master of that application, as local[2]; "" = none, or not yet.
     spark_master: str = ""
+    #: Whether Spark's own pages about the job can be read now.
+    has_spark_pages: bool = False
     #: The name of the present or last SparkDriver, with which its log files are named; "" = none.
     spark_driver: str = ""
     #: The TaskExecutor in whose slot it runs, and which serves its logs; "" = it runs in none.

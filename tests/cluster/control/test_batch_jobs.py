@@ -21,13 +21,13 @@ from yarrow.am.jobmaster.scheduling.settings import JobMasterSettings
 from yarrow.am.resourcemanager.spark_drivers import OnDriverDelayed, OnDriverEnded, SparkDrivers
 from yarrow.am.rest.views.jobs import job_details
 from yarrow.common.job_status import JobStatus
-from yarrow.runtime.common.errors import CheckpointFailedError, YarrowError
+from yarrow.runtime.common.errors import CheckpointFailedError, JobAlreadyEndedError, YarrowError
 from yarrow.runtime.common.ids import JobID, JobMasterID, ResourceID
 from yarrow.runtime.data.checkpoint_options import SnapshotKind
 from yarrow.runtime.graph.connector_spec import CollectOperator
 from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.graph.states import ExecutionState, JobType
-from yarrow.runtime.rpc.batch_gateways import BatchRunError
+from yarrow.runtime.rpc.batch_gateways import BatchRunError, NoSparkPagesError
 from yarrow.runtime.rpc.messages import (
     BatchCommittables,
     BatchOutput,
@@ -38,6 +38,7 @@ from yarrow.runtime.rpc.messages import (
     RegistrationRejection,
     SavepointRequest,
     SparkDriverRequest,
+    SparkPageRequest,
     StoredCommittables,
 )
 
@@ -368,6 +369,32 @@ def test_rows_and_text_of_a_repeated_run_come_once(tmp_path: Path) -> None:
             found = await cluster.dispatcher.fetch_collected(job_id, "rows", 100)
             assert [rows.payload for rows in found] == [b"a", b"b", b"c"]
             assert "".join(cluster.printed) == "one\ntwo\nthree\n"
+
+    run(body())
+
+
+def test_sparks_pages_come_from_the_present_driver_until_the_job_ends(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with control_cluster(tmp_path) as cluster:
+            ask = cluster.dispatcher.request_spark_page
+            page = SparkPageRequest(path="/jobs/", query="id=1", base="/jobs/x/spark")
+            job_id = await cluster.submit(bounded_job())
+            driver = await cluster.next_spark_driver()
+            with pytest.raises(NoSparkPagesError, match=r"Spark does not run for job .* now"):
+                await ask(job_id, page)
+            assert not (await cluster.dispatcher.request_job_details(job_id)).has_spark_pages
+            await driver.begin()
+            await eventually(lambda: bool(driver.submissions))
+            assert (await cluster.dispatcher.request_job_details(job_id)).has_spark_pages
+            assert (
+                await ask(job_id, page)
+            ).body.decode() == f"{driver.driver_id}: /jobs/?id=1 below /jobs/x/spark"
+            await driver.report(ExecutionState.FINISHED)
+            await driver.finish()
+            assert (await cluster.result(job_id)).status is JobStatus.FINISHED
+            assert not (await cluster.dispatcher.request_job_details(job_id)).has_spark_pages
+            with pytest.raises(JobAlreadyEndedError, match="has no pages of Spark's any more"):
+                await ask(job_id, page)
 
     run(body())
 

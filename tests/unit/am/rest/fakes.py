@@ -256,6 +256,9 @@ class FakeDispatcher:
     def __init__(self) -> None:
         self.checkpoints = taken_checkpoints()
         self.requests: list[tuple[str, str, m.SavepointRequest | None]] = []
+        self.asked_pages: list[m.SparkPageRequest] = []
+        #: What Spark answers.
+        self.spark_page = m.SparkPage(status=200, media_type="text/html", body=b"<html>")
         self.checkpoint_types: list[CheckpointType] = []
         self.rescales: list[m.RescaleRequest] = []
         #: Sources and sinks that take a rate limit.
@@ -437,6 +440,11 @@ class FakeDispatcher:
         if status.is_globally_terminal_state():
             raise JobAlreadyEndedError(f"it is {status.value} already")
         return EVENT_TIME
+
+    async def request_spark_page(self, job_id: JobID, request: m.SparkPageRequest) -> m.SparkPage:
+        self._job(job_id)
+        self.asked_pages.append(request)
+        return self.spark_page
 
     async def request_checkpoint(self, job_id: JobID, checkpoint_id: int) -> CheckpointRecord | None:
         self._job(job_id)

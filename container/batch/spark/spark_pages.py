@@ -1,0 +1,156 @@
+"""SparkPages: Spark's own web pages in Java of a SparkDriver, started when somebody looks at them first.
+
+Owner: any thread calls `read`; one starts the pages. They listen on the loopback address and ask for a token, which
+this process alone can make: no other user of the host reads them, and through this process the master alone does. They
+begin apart from Spark's session: a job pays nothing for them, and YARN's own filter does not turn the driver away. Must
+not let a page change anything.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import http.client
+import secrets
+import threading
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark.sql import SparkSession
+
+from yarrow.container.batch.spark.settings import LOOPBACK
+from yarrow.runtime.common.clock import Clock
+from yarrow.runtime.rpc.batch_gateways import NoSparkPagesError
+from yarrow.runtime.rpc.messages import SparkPage, SparkPageRequest
+
+#: Spark's filter that admits requests with a signed token.
+_FILTER: Final = "org.apache.spark.ui.JWSFilter"
+_KEY_BYTES: Final = 32
+#: Seconds for which a token is good.
+_TOKEN_SECONDS: Final = 60
+#: Seconds for an answer of Spark's server.
+_READ_SECONDS: Final = 60.0
+#: What Spark hides by itself, and credentials.
+_REDACTED: Final = "(?i)secret|password|token|access[.]?key|credential"
+_REDACTION: Final = "spark.redaction.regex"
+
+
+def page_settings(key: str, own_redaction: str) -> dict[str, str]:
+    """The settings of the pages, over those of Spark.
+
+    `key` signs tokens. `own_redaction`: the regular expression of the program for what is hidden; "" = it has none.
+    """
+    return {
+        "spark.ui.filters": _FILTER,
+        f"spark.{_FILTER}.param.secretKey": key,
+        "spark.ui.port": "0",
+        # TLS would guard a connection that does not leave this host.
+        "spark.ssl.ui.enabled": "false",
+        "spark.ui.reverseProxy": "false",
+        "spark.ui.killEnabled": "false",
+        "spark.ui.threadDumpsEnabled": "false",
+        "spark.ui.heapHistogramEnabled": "false",
+        _REDACTION: f"{_REDACTED}|{own_redaction}" if own_redaction else _REDACTED,
+    }
+
+
+def signed_token(key: bytes, now_seconds: int) -> str:
+    """A token for one request: JSON Web Signature with HMAC and SHA-256 (RFC 7515)."""
+    claims = {"sub": "yarrow", "exp": now_seconds + _TOKEN_SECONDS}
+    signed = f"{_text(msgspec.json.encode({'alg': 'HS256'}))}.{_text(msgspec.json.encode(claims))}"
+    return f"{signed}.{_text(hmac.new(key, signed.encode(), hashlib.sha256).digest())}"
+
+
+def _text(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+
+
+class SparkPages:
+    """The pages of one session."""
+
+    def __init__(self, session: SparkSession, clock: Clock, max_bytes: int) -> None:
+        """`max_bytes`: of a page, which has to fit a message."""
+        self._session = session
+        self._clock = clock
+        self._max_bytes = max_bytes
+        self._key = secrets.token_bytes(_KEY_BYTES)
+        self._starting = threading.Lock()
+        self._port = 0
+
+    def read(self, request: SparkPageRequest) -> SparkPage:
+        """Asks Spark for a page; blocking. Raises NoSparkPagesError."""
+        try:
+            with self._starting:
+                self._port = self._port or self._start()
+        except Py4JError as error:
+            raise NoSparkPagesError(f"Spark's pages did not start: {_first_line(error)}") from None
+        except OSError as error:
+            raise NoSparkPagesError(f"Java, which runs Spark, does not answer: {error}") from None
+        try:
+            return self._ask(request)
+        except (OSError, http.client.HTTPException) as error:
+            raise NoSparkPagesError(f"Spark's pages do not answer: {error!r}") from None
+
+    def _start(self) -> int:
+        """Starts Spark's web server; returns its port."""
+        context = self._session.sparkContext
+        jvm: Any = context._jvm
+        spark = context._jsc.sc()
+        conf = spark.conf().clone()
+        key = base64.urlsafe_b64encode(self._key).decode()
+        for name, value in page_settings(key, conf.get(_REDACTION, "")).items():
+            conf.set(name, value)
+        nothing = jvm.scala.Option.empty()
+        manager = jvm.org.apache.spark.SecurityManager
+        # Without a session of their own the pages only show: none of them ends a job.
+        pages = jvm.org.apache.spark.ui.SparkUI.create(
+            nothing,
+            spark.statusStore(),
+            conf,
+            manager(conf, nothing, getattr(manager, "$lessinit$greater$default$3")()),
+            spark.appName(),
+            "",
+            spark.startTime(),
+            spark.version(),
+        )
+        pages.setAppId(spark.applicationId())
+        sql = self._session._jsparkSession.sharedState().statusStore()
+        jvm.org.apache.spark.sql.execution.ui.SQLTab(sql, pages)
+        pages.bind()
+        pages.attachAllHandlers()
+        return int(pages.boundPort())
+
+    def _ask(self, request: SparkPageRequest) -> SparkPage:
+        connection = http.client.HTTPConnection(LOOPBACK, self._port, timeout=_READ_SECONDS)
+        try:
+            target = request.path + (f"?{request.query}" if request.query else "")
+            connection.request("GET", target, headers=self._headers(request.base))
+            answer = connection.getresponse()
+            body = answer.read(self._max_bytes + 1)
+        finally:
+            connection.close()
+        if len(body) > self._max_bytes:
+            raise NoSparkPagesError(
+                f"the page {request.path} of Spark's has more than {self._max_bytes} bytes: ask for less of it"
+            )
+        return SparkPage(
+            status=answer.status,
+            media_type=answer.headers.get("content-type", "application/octet-stream"),
+            body=body,
+            location=answer.headers.get("location", ""),
+            policy=answer.headers.get("content-security-policy", ""),
+            caching=answer.headers.get("cache-control", ""),
+        )
+
+    def _headers(self, base: str) -> Mapping[str, str]:
+        token = signed_token(self._key, self._clock.epoch_ms() // 1000)
+        # The links on a page begin with this path.
+        return {"Authorization": f"Bearer {token}", "X-Forwarded-Context": base}
+
+
+def _first_line(error: Py4JError) -> str:
+    said = error.java_exception.toString() if isinstance(error, Py4JJavaError) else str(error)
+    return str(said).strip().partition("\n")[0][:300]
