@@ -12,8 +12,7 @@ from fastapi import Path, Request, Response
 
 from yarrow.am.rest.routes.cluster_access import Access, ClusterAccess, JobIdPath, refusals
 from yarrow.am.rest.routes.flink_router import flink_router
-from yarrow.am.rest.server.pages import PAGE_POLICY
-from yarrow.am.rest.spark_paths import redirected, spark_path, spark_query
+from yarrow.am.rest.spark_paths import PAGE_POLICY, redirected, spark_path, spark_query
 from yarrow.runtime.common.ids import JobID
 from yarrow.runtime.rpc.messages import SparkPageRequest
 

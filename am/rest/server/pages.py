@@ -42,7 +42,7 @@ _KINDS: Final = {
 }
 #: Flink's page writes styles and one handler into its HTML, and starts workers for its editor. It needs no
 #: other host, and no page of another server may frame it.
-PAGE_POLICY: Final = (
+_POLICY: Final = (
     "default-src 'self'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; img-src 'self' data:;"
     " font-src 'self' data:; worker-src 'self' blob:; object-src 'none'; base-uri 'self'; frame-ancestors 'self'"
 )
@@ -94,7 +94,7 @@ class Pages(BaseRoute):
 def _headers(kind: str) -> dict[str, str]:
     # The names of all pages but the first change with their content.
     kept = "no-cache" if kind == _HTML else "private, max-age=3600"
-    return {"cache-control": kept, "content-security-policy": PAGE_POLICY}
+    return {"cache-control": kept, "content-security-policy": _POLICY}
 
 
 def _opened(path: Path | None) -> tuple[zipfile.ZipFile | None, Mapping[str, zipfile.ZipInfo]]:

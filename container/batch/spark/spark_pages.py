@@ -1,7 +1,7 @@
 """SparkPages: Spark's own web pages in Java of a SparkDriver, started when somebody looks at them first.
 
 Owner: any thread calls `read`; one starts the pages. They listen on the loopback address and ask for a token, which
-this process alone can make: no other user of the host reads them, and through this process the master alone does. They
+this process alone can make. So no other user of the host reads them, and the master does so through this process. They
 begin apart from Spark's session: a job pays nothing for them, and YARN's own filter does not turn the driver away. Must
 not let a page change anything.
 """
