@@ -27,8 +27,8 @@ _PACKAGE = "yarrow.container.operators"
 _ON_DEMAND = ("data_set", "columnar")
 #: Packages that are imported only for specs that name them: most jobs do without, and one of them imports asyncio.
 _NAMED = (
-    "asynchronous", "cep", "columnar_join", "columnar_pattern", "columnar_window", "event_time_order", "join", "loop",
-    "pre_aggregation", "sliced_window", "window",
+    "asynchronous", "cep", "columnar_join", "columnar_pattern", "columnar_window", "event_time_order", "guarded_window",
+    "join", "loop", "pre_aggregation", "sliced_window", "window",
 )  # fmt: skip
 
 _O = TypeVar("_O", bound=type[Operator])
@@ -90,9 +90,12 @@ def build_operator(descriptor: OperatorDescriptor, *, bounded: bool = False) -> 
         descriptor = msgspec.structs.replace(descriptor, spec=unpacked)
     elif bounded:
         descriptor = msgspec.structs.replace(descriptor, spec=descriptor.spec.for_bounded_input)
-    operator = operator_class(descriptor.spec).of(descriptor)
     # The readers of a source treat errors by themselves.
-    if descriptor.errors.policy is not ErrorPolicy.FAIL and not descriptor.spec.is_source:
+    leaves_out = descriptor.errors.policy is not ErrorPolicy.FAIL and not descriptor.spec.is_source
+    if leaves_out:
+        descriptor = msgspec.structs.replace(descriptor, spec=descriptor.spec.for_left_out_records)
+    operator = operator_class(descriptor.spec).of(descriptor)
+    if leaves_out:
         # Most processes have no such operator.
         from yarrow.container.operators.failed_records import FailedRecords
 

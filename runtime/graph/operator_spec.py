@@ -169,6 +169,16 @@ class OperatorSpec(msgspec.Struct, frozen=True, kw_only=True, tag_field="operato
         return self.on_error_inputs
 
     @property
+    def why_none_left_out(self) -> str:
+        """Why `leaves_out` has no input: `on_error_refusal`, or what the operator's settings say."""
+        return self.on_error_refusal
+
+    @property
+    def for_left_out_records(self) -> OperatorSpec:
+        """The spec that runs in its place where `on_error` leaves out records."""
+        return self
+
+    @property
     def replay(self) -> Replay | None:
         """What a source gives again after a failure; None = the operator reads nothing from outside."""
         return None

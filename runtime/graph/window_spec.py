@@ -1,7 +1,7 @@
 """The specs of windows, of streams of rows and of columns, of rows in order of time, and of patterns.
 
 Owner: none; immutable. An operator of `yarrow.container.operators.window`, `sliced_window`, `pre_aggregation`,
-`columnar_window`, `event_time_order`, `cep` or `columnar_pattern` runs each.
+`guarded_window`, `columnar_window`, `event_time_order`, `cep` or `columnar_pattern` runs each.
 """
 
 from __future__ import annotations
@@ -72,6 +72,39 @@ class WindowOperator(OperatorSpec, frozen=True, kw_only=True, tag="window"):
     def selector_of_each_input(self) -> tuple[bytes | None, ...]:
         """The key selector of the only input."""
         return (self.key_selector,)
+
+    @property
+    def leaves_out(self) -> tuple[int, ...]:
+        """The only input, if each row is folded alone when it comes."""
+        return () if self.why_none_left_out else (0,)
+
+    @property
+    def why_none_left_out(self) -> str:
+        """What keeps the windows from folding each row alone when it comes; empty = nothing."""
+        if self.kind is WindowKind.ROWS:
+            return (
+                "its function gets all records of a window when that fires, so that none could be left out alone. Call"
+                " on_error on a map or filter before the windows, or reduce or aggregate the records"
+            )
+        if self.evictor is not None:
+            return (
+                "its evictor keeps all records, and reduce or aggregate runs when a window fires. Call on_error on a"
+                " map or filter before the windows, or leave the evictor out"
+            )
+        if self.pre_aggregated:
+            return "its records were folded before they came. Leave pre_aggregate out"
+        return ""
+
+    @property
+    def for_left_out_records(self) -> OperatorSpec:
+        """The general windows, which try each row before they take it."""
+        return _with_fields_of(self, GuardedWindowOperator)
+
+
+class GuardedWindowOperator(WindowOperator, frozen=True, kw_only=True, tag="guarded_window"):
+    """Windows of REDUCED or AGGREGATED that leave out the rows at which that fails; made on workers alone."""
+
+    operator_package = "guarded_window"
 
 
 class AllWindowOperator(WindowOperator, frozen=True, kw_only=True, tag="window_all"):
@@ -161,8 +194,12 @@ class PreAggregationOperator(OperatorSpec, frozen=True, kw_only=True, tag="pre_a
 
 def _in_general(spec: WindowOperator) -> WindowOperator:
     """The same windows for the general operator."""
+    return _with_fields_of(spec, WindowOperator)
+
+
+def _with_fields_of(spec: WindowOperator, kind: type[WindowOperator]) -> WindowOperator:
     fields = msgspec.structs.asdict(spec)
-    return WindowOperator(**{name: fields[name] for name in WindowOperator.__struct_fields__})
+    return kind(**{name: fields[name] for name in WindowOperator.__struct_fields__})
 
 
 class CountWindowOperator(WindowOperator, frozen=True, kw_only=True, tag="count_window"):

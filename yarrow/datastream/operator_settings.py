@@ -221,7 +221,7 @@ class OperatorSettings:
         if handling.policy is not ErrorPolicy.FAIL and not operator.spec.leaves_out:
             raise InvalidProgramError(
                 f"on_error({handling.policy.value!r}) is refused for operator {operator.name!r}:"
-                f" {operator.spec.on_error_refusal}."
+                f" {operator.spec.why_none_left_out}."
             )
         operator.errors = handling
         return self

@@ -83,6 +83,14 @@ class WindowAssigner(ABC, Generic[T, W]):
         ValueError.
         """
 
+    def take_back(self, element: T, context: WindowAssignerContext) -> None:
+        """Make the assigner's state as before the record that `assign_windows` got last.
+
+        Called when `on_error` of the windows leaves this record out. An assigner without state need not override it.
+        Not in Flink.
+        """
+        return None
+
     @abstractmethod
     def get_default_trigger(self, env: Any) -> Trigger[T, W]:
         """Return the trigger that is used unless another was set; `env` is the StreamExecutionEnvironment."""
@@ -427,6 +435,15 @@ class CountSlidingWindowAssigner(WindowAssigner[Any, CountWindow]):
         # Window n holds the places from n * slide to n * slide + size - 1.
         first = max(0, (place - self.window_size) // self.window_slide + 1)
         return [CountWindow(number) for number in range(place // self.window_slide, first - 1, -1)]
+
+    def take_back(self, element: Any, context: WindowAssigner.WindowAssignerContext) -> None:
+        """Count the record no more."""
+        state = context.get_runtime_context().get_state(self._count)
+        place = state.value() or 0
+        if place > 1:
+            state.update(place - 1)
+        else:
+            state.clear()
 
     def get_default_trigger(self, env: Any) -> Trigger[Any, Any]:
         # A full window never gets another record, so it need not be kept.

@@ -36,6 +36,12 @@ class MergingWindowSet(Generic[W]):
         #: True if the set differs from the one that was stored.
         self.is_changed = False
 
+    def copy(self) -> MergingWindowSet[W]:
+        """Return a set of its own with the same windows."""
+        copied = MergingWindowSet(self._state_windows)
+        copied.is_changed = self.is_changed
+        return copied
+
     @property
     def state_windows(self) -> Mapping[W, W]:
         """The state window of each window."""

@@ -47,7 +47,7 @@ from yarrow.runtime.graph.window_spec import AllWindowOperator, WindowOperator
 #: Name of the state with the merging windows of a key: pairs of (window, state window) in stored form.
 MERGING_WINDOWS = "_merging_windows"
 #: Windows that may be empty above which they are looked at between two rows.
-_MOST_EMPTY = 1024
+MOST_EMPTY = 1024
 #: A member of an enum costs more than a name.
 _CONTINUE: Final = TriggerResult.CONTINUE
 
@@ -138,9 +138,7 @@ class WindowingOperator(WindowingBase):
     def on_row(self, row: Any, timestamp: int | None) -> Results:
         """Adds a row of the current key to its windows; the results of windows that fire, and a late row itself."""
         if self._owes_timers:
-            key = self.context.state.current_key
-            yield from self.fire_event_timers(inf)
-            self.context.state.current_key = key
+            yield from self._fire_owed_timers()
         self._at = None
         stamp = MIN_TIMESTAMP if timestamp is None else timestamp
         try:
@@ -166,8 +164,14 @@ class WindowingOperator(WindowingBase):
                 stamp, self._lateness, self._timers.watermark, event_time=self._event_time
             )
             yield from self._late_row(row, timestamp, late=late, windows=windows)
-        if self._contents.values.perhaps_empty > _MOST_EMPTY:
+        if self._contents.values.perhaps_empty > MOST_EMPTY:
             self._drop_empty()
+
+    def _fire_owed_timers(self) -> Results:
+        """Fires what the watermark of a restored operator has made due, before the row at hand."""
+        key = self.context.state.current_key
+        yield from self.fire_event_timers(inf)
+        self.context.state.current_key = key
 
     def _take(self, window: Any, row: Any, stamp: int) -> Iterable[Result] | None:
         """Adds a row to a window; None = the window is late."""
@@ -218,7 +222,13 @@ class WindowingOperator(WindowingBase):
 
     def _merge(self, merge: Merge[Any]) -> None:
         """Moves timers, the trigger's state and content of merged windows to the one that replaces them."""
-        context, key = self._trigger_context, self.context.state.current_key
+        self._merge_timers(merge)
+        key = self.context.state.current_key
+        self._contents.merge(merge.state_window, merge.merged_state_windows, key)
+
+    def _merge_timers(self, merge: Merge[Any]) -> None:
+        """Moves timers and the trigger's state of merged windows to the one that replaces them."""
+        context = self._trigger_context
         context.window, context.merged = merge.result, merge.merged
         self._trigger.on_merge(merge.result, context)
         context.merged = ()
@@ -227,7 +237,6 @@ class WindowingOperator(WindowingBase):
             self._trigger.clear(window, context)
             context.states.remove_all(window)
             self._set_cleanup(window, delete=True)
-        self._contents.merge(merge.state_window, merge.merged_state_windows, key)
 
     def _add(self, window: Any, state_window: Any, row: Any, stamp: int) -> Results:
         self._contents.add(state_window, self.context.state.current_key, row, stamp)

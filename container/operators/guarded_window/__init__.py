@@ -1,0 +1,1 @@
+"""Windows that leave out the rows at which reduce or aggregate fails."""

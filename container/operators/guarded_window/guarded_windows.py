@@ -1,0 +1,150 @@
+"""GuardedWindowingOperator: windows that leave out the rows at which reduce or aggregate fails, by `on_error`.
+
+Owner: the task thread. A row is tried on copies first, so that state and timers are as before a row that fails. Errors
+of triggers and of windows that fire fail the job: they are of no single row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from yarrow.container.operators.base import OperatorContext, declared_type
+from yarrow.container.operators.guarded_window.tried_contents import Changes, TriedContents
+from yarrow.container.operators.registry import runs
+from yarrow.container.operators.window.merging_windows import Merge, MergingWindowSet, require_end_behind
+from yarrow.container.operators.window.window_contents import copier_of
+from yarrow.container.operators.window.window_operator import MOST_EMPTY, WindowingOperator
+from yarrow.container.operators.window.window_rules import checked_result, checked_window, is_row_late
+from yarrow.container.operators.window.windowing_base import Results
+from yarrow.container.protocol.failure import OperatorFailure, short_record
+from yarrow.container.state.value_table import MISSING
+from yarrow.datastream.connectors.dead_letters import DEAD_LETTERS
+from yarrow.datastream.output_tag import OutputTag
+from yarrow.runtime.data.elements import MIN_TIMESTAMP
+from yarrow.runtime.data.immutability import copier_for
+from yarrow.runtime.graph.window_spec import GuardedWindowOperator, WindowKind
+
+if TYPE_CHECKING:
+    from yarrow.container.operators.failed_records import FailedRecords
+
+_LETTERS: Final = OutputTag(DEAD_LETTERS)
+
+
+class _Step(NamedTuple):
+    """A window that a row joins, and what follows from that."""
+
+    window: Any
+    #: Where its content is.
+    state_window: Any
+    changes: Changes
+    #: Windows that become one by the row.
+    merges: Sequence[Merge[Any]] = ()
+    #: The live windows of the key behind that; None = windows do not merge.
+    live: MergingWindowSet[Any] | None = None
+
+
+@runs(GuardedWindowOperator)
+class GuardedWindowingOperator(WindowingOperator):
+    """Runs windows of `reduce` or `aggregate` with any assigner and trigger."""
+
+    def setup(self, context: OperatorContext) -> None:
+        super().setup(context)
+        kept = declared_type(self._spec.kept_type)
+        # A function may change its accumulator even if the program says that it changes no record.
+        is_reduced = self._spec.kind is WindowKind.REDUCED
+        self._content_copier = copier_of(context, kept) if is_reduced else copier_for(kept)
+
+    def leave_out_by(self, failed: FailedRecords) -> None:
+        # Results of a row are those of windows that fire, which no row is at fault for.
+        failed.inputs = ()
+        super().leave_out_by(failed)
+
+    def on_row(self, row: Any, timestamp: int | None) -> Results:
+        """As the general operator; a row that fails leaves as a letter, and everything is as before it."""
+        failed = self.failed
+        assert failed is not None, "the program says on_error"
+        if self._owes_timers:
+            yield from self._fire_owed_timers()
+        failed.seen[0] += 1
+        self._at = None
+        stamp = MIN_TIMESTAMP if timestamp is None else timestamp
+        windows: list[Any] | None = None
+        try:
+            windows = list(self._assigner.assign_windows(row, stamp, self._assigner_context))
+            for window in windows:
+                checked_window(window, self._window_type, self._assigner)
+            steps = self._tried(windows, row, stamp)
+        except Exception as error:
+            # An assigner refuses each row without a time: the program is at fault.
+            if (timestamp is None and self._event_time) or failed.is_fatal(error):
+                raise self._failure(short_record(row), error) from error
+            if windows is not None:
+                self._assigner.take_back(row, self._assigner_context)
+            letter = failed.left_out(error, 0, row, timestamp)
+            if letter is not None:
+                yield (_LETTERS, letter), timestamp
+            return
+        try:
+            for step in steps:
+                yield from self._taken(step, row, stamp)
+        except OperatorFailure:
+            raise
+        except Exception as error:
+            raise self._failure(short_record(row), error) from error
+        if not steps:
+            late = bool(windows) or is_row_late(
+                stamp, self._lateness, self._timers.watermark, event_time=self._event_time
+            )
+            yield from self._late_row(row, timestamp, late=late, windows=windows)
+        if self._contents.values.perhaps_empty > MOST_EMPTY:
+            self._drop_empty()
+
+    def _tried(self, windows: Sequence[Any], row: Any, stamp: int) -> list[_Step]:
+        """Each window that takes the row, with its new content. Raises what the user's function raises."""
+        contents = TriedContents(self._contents, self._content_copier, self.context.state.current_key)
+        if self._merger is None:
+            return [
+                self._tried_in(window, contents, row, stamp)
+                for window in windows
+                if not self._is_late(window)
+            ]
+        live, steps = self._merging_windows(), list[_Step]()
+        for window in windows:
+            joined = live.copy()
+            actual, merges = joined.add(window, self._merger)
+            self._at = actual
+            if self._is_late(actual):
+                parts = [part for merge in merges if merge.result == actual for part in merge.merged]
+                require_end_behind(actual, parts, self._assigner)
+                continue
+            live = joined
+            for merge in merges:
+                contents.merge(merge.state_window, merge.merged_state_windows)
+            state_window = live.state_window(actual)
+            contents.add(state_window, row, stamp)
+            steps.append(_Step(actual, state_window, contents.take_changes(), merges, live))
+        return steps
+
+    def _tried_in(self, window: Any, contents: TriedContents, row: Any, stamp: int) -> _Step:
+        self._at = window
+        contents.add(window, row, stamp)
+        return _Step(window, window, contents.take_changes())
+
+    def _taken(self, step: _Step, row: Any, stamp: int) -> Results:
+        """Writes what was tried, and asks the trigger."""
+        self._at = window = step.window
+        key, values = self.context.state.current_key, self._contents.values
+        for merge in step.merges:
+            self._merge_timers(merge)
+        if step.live is not None:
+            self._keep_merging(step.live)
+        for state_window, content in step.changes.items():
+            if content is MISSING:
+                values.remove(state_window, key)
+            else:
+                values.put(state_window, key, content)
+        context, trigger = self._trigger_context, self._trigger
+        context.window = window
+        result = checked_result(trigger.on_element(row, stamp, window, context), trigger)
+        return self._decided(result, window, step.state_window)

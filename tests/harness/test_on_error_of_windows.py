@@ -1,0 +1,293 @@
+"""on_error of windows: a row at which reduce or aggregate fails leaves as a letter, and everything is as before it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from yarrow.common.time import Time
+from yarrow.common.typeinfo import Types
+from yarrow.datastream import DataStream, KeyedStream, OutputTag
+from yarrow.datastream.connectors import DeadLetter
+from yarrow.datastream.functions import AggregateFunction, ProcessWindowFunction
+from yarrow.datastream.window import (
+    CountTrigger,
+    CumulativeEventTimeWindows,
+    EventTimeSessionWindows,
+    PurgingTrigger,
+    SlidingEventTimeWindows,
+    TumblingEventTimeWindows,
+)
+from yarrow.runtime.common.errors import InvalidProgramError
+from yarrow.runtime.data.keys import encode_key
+from yarrow.runtime.data.serializers.serializers import serializer_for
+from yarrow.testing.operator_harness import FragmentFailedError, OperatorHarness
+
+LATE = OutputTag("late", Types.PICKLED_BYTE_ARRAY())
+PAIR = Types.TUPLE([Types.STRING(), Types.LONG()])
+#: A key and a number; negative ones fail.
+Pair = tuple[str, int]
+
+
+class Numbers(AggregateFunction):  # type: ignore[type-arg]
+    """The numbers of a window in a list that changes in place, also before a number fails."""
+
+    def create_accumulator(self) -> Any:
+        return []
+
+    def add(self, value: Pair, accumulator: Any) -> Any:
+        accumulator.append(value[1])
+        if value[1] < 0:
+            raise ValueError(f"no {value[1]}")
+        return accumulator
+
+    def get_result(self, accumulator: Any) -> Any:
+        return tuple(sorted(accumulator))
+
+    def merge(self, acc_a: Any, acc_b: Any) -> Any:
+        acc_a.extend(acc_b)
+        return acc_a
+
+
+def add(first: Any, second: Any) -> Any:
+    if second[1] < 0:
+        raise ValueError(f"no {second[1]}")
+    return first[0], first[1] + second[1]
+
+
+def key_of(pair: Pair) -> str:
+    return pair[0]
+
+
+def by_key(stream: DataStream) -> KeyedStream:
+    return stream.key_by(key_of, Types.STRING())
+
+
+Windows = Callable[[DataStream], Any]
+WINDOWS: dict[str, Windows] = {
+    "tumbling": lambda s: by_key(s).window(TumblingEventTimeWindows.of(Time.milliseconds(10))),
+    "sliding": lambda s: by_key(s).window(
+        SlidingEventTimeWindows.of(Time.milliseconds(10), Time.milliseconds(4))
+    ),
+    "cumulative": lambda s: by_key(s).window(
+        CumulativeEventTimeWindows.of(Time.milliseconds(12), Time.milliseconds(4))
+    ),
+    "sessions": lambda s: by_key(s).window(EventTimeSessionWindows.with_gap(Time.milliseconds(5))),
+    "count": lambda s: by_key(s).count_window(3),
+    "sliding count": lambda s: by_key(s).count_window(3, 2),
+    "all": lambda s: s.window_all(TumblingEventTimeWindows.of(Time.milliseconds(10))),
+    "all sessions": lambda s: s.window_all(EventTimeSessionWindows.with_gap(Time.milliseconds(5))),
+    "every second": lambda s: (
+        by_key(s)
+        .window(TumblingEventTimeWindows.of(Time.milliseconds(10)))
+        .trigger(PurgingTrigger.of(CountTrigger.of(2)))
+    ),
+}
+FOLDS: dict[str, Callable[[Any], DataStream]] = {
+    "aggregate": lambda windows: windows.aggregate(Numbers(), output_type=Types.PICKLED_BYTE_ARRAY()),
+    "reduce": lambda windows: windows.reduce(add),
+}
+
+
+#: The same, which never fail. A row that begins a window is not reduced, so that it cannot fail there.
+UNFAILING: dict[str, Callable[[Any], DataStream]] = {
+    "aggregate": FOLDS["aggregate"],
+    "reduce": lambda windows: windows.reduce(lambda first, second: (first[0], first[1] + second[1])),
+}
+
+
+class Step(NamedTuple):
+    """A row and its time; then the watermark, None = it stays."""
+
+    row: Pair
+    time: int
+    watermark: int | None
+
+
+STEPS = st.lists(
+    st.builds(
+        Step,
+        st.tuples(st.sampled_from("ab"), st.integers(-3, 20)),
+        st.integers(0, 40),
+        st.none() | st.integers(0, 40),
+    ),
+    max_size=10,
+)
+
+
+def lateness(windows: Any) -> Any:
+    return windows.allowed_lateness(6).side_output_late_data(LATE)
+
+
+def with_letters(stream: DataStream) -> list[DataStream]:
+    late = stream.get_side_output(LATE)
+    stream = stream.uid("the windows").on_error("dead_letter")
+    return [stream, late, stream.dead_letters()]
+
+
+def without(stream: DataStream) -> list[DataStream]:
+    return [stream, stream.get_side_output(LATE)]
+
+
+def feed(harness: OperatorHarness, steps: list[Step], reached: int) -> int:
+    """Push rows and watermarks that rise; returns the last watermark."""
+    for step in steps:
+        harness.push(step.row, timestamps=[step.time])
+        if step.watermark is not None and step.watermark > reached:
+            reached = step.watermark
+            harness.watermark(reached)
+    harness.run()
+    return reached
+
+
+def rows_of(letters: list[DeadLetter]) -> list[Pair]:
+    load = serializer_for(PAIR).load_rows
+    return [row for letter in letters for row in load(letter.raw or b"")]
+
+
+@pytest.mark.parametrize("windows", WINDOWS)
+@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None, max_examples=8)
+@given(st.sampled_from([*FOLDS]), STEPS, st.integers(0, 10), st.booleans())
+def test_a_row_that_fails_changes_nothing(
+    windows: str, fold: str, steps: list[Step], cut: int, restarts: bool
+) -> None:
+    """The results are those of the same windows, on any operator, without the rows that have become letters."""
+    # Each row is another one, so that a letter tells which row it was.
+    steps = [step._replace(row=(step.row[0], step.row[1] * 100 + place)) for place, step in enumerate(steps)]
+    takes_lateness = "count" not in windows
+
+    def fragment(
+        build: Callable[[DataStream], list[DataStream]],
+        folds: Mapping[str, Callable[[Any], DataStream]] = FOLDS,
+    ) -> Callable[[DataStream], list[DataStream]]:
+        made = WINDOWS[windows]
+        return lambda s: build(folds[fold](lateness(made(s)) if takes_lateness else made(s)))
+
+    found: list[list[Any]] = [[], [], []]
+    with OperatorHarness(fragment(with_letters), types=[PAIR]) as harness:
+        reached = feed(harness, steps[:cut], -1)
+        current = harness
+        if restarts:
+            found = [harness.outputs(index) for index in range(3)]
+            current = harness.restarted(harness.snapshot())
+        with current:
+            feed(current, steps[cut:], reached)
+            current.watermark(1000)
+            current.run()
+            found = [before + current.outputs(index) for index, before in enumerate(found)]
+    failed = rows_of(found[2])
+    assert all(number < 0 for _, number in failed)
+    assert len(set(failed)) == len(failed)
+    good = [step for step in steps if step.row not in failed]
+    with OperatorHarness(fragment(without, UNFAILING), types=[PAIR]) as harness:
+        reached = -1
+        for step in steps:
+            if step in good:
+                harness.push(step.row, timestamps=[step.time])
+            if step.watermark is not None and step.watermark > reached:
+                reached = step.watermark
+                harness.watermark(reached)
+        harness.watermark(1000)
+        harness.run()
+        assert sorted(map(repr, found[0])) == sorted(map(repr, harness.outputs(0)))
+        assert sorted(map(repr, found[1])) == sorted(map(repr, harness.outputs(1)))
+
+
+def test_a_letter_tells_the_row_its_key_and_its_time() -> None:
+    def fragment(stream: DataStream) -> list[DataStream]:
+        return with_letters(FOLDS["aggregate"](lateness(WINDOWS["sliding"](stream))))
+
+    with OperatorHarness(fragment, types=[PAIR]) as harness:
+        harness.push(("a", 1), ("a", -7), ("b", 2), timestamps=[3, 4, 5])
+        harness.watermark(100)
+        harness.run()
+        (letter,) = harness.outputs(2)
+        assert rows_of([letter]) == [("a", -7)]
+        assert (letter.operator, letter.input, letter.timestamp) == ("the windows", 0, 4)
+        assert (letter.error, letter.error_class) == ("ValueError: no -7", "ValueError")
+        assert letter.key == encode_key("a") and letter.record_type == str(PAIR)
+        assert "raise ValueError" in letter.traceback
+        assert sorted(harness.outputs(0)) == [(1,), (1,), (2,), (2,), (2,)]
+        assert harness.metrics()["SlidingEventTimeWindows.numRecordsInErrors"] == 1
+
+
+@pytest.mark.parametrize(
+    ("bounds", "expected"),
+    [
+        ({"max_per_minute": 2}, "5 records within a minute"),
+        ({"max_share": 0.4}, "5 of the latest 10 records"),
+    ],
+)
+def test_past_a_bound_the_job_fails(bounds: dict[str, Any], expected: str) -> None:
+    with (
+        pytest.raises(FragmentFailedError, match=f"(?s)failed at {expected}"),
+        OperatorHarness(
+            lambda s: FOLDS["aggregate"](WINDOWS["tumbling"](s)).on_error("skip", **bounds), types=[PAIR]
+        ) as harness,
+    ):
+        harness.push(
+            *[("a", number if number % 2 else -number) for number in range(1, 11)], timestamps=[1] * 10
+        )
+        harness.end()
+        harness.run()
+
+
+class Fails(ProcessWindowFunction):  # type: ignore[type-arg]
+    def process(self, key: Any, context: Any, elements: Any) -> Any:
+        raise ValueError("the window fails")
+
+
+def test_a_window_that_fails_when_it_fires_fails_the_job() -> None:
+    with (
+        pytest.raises(FragmentFailedError, match="the window fails"),
+        OperatorHarness(
+            lambda s: WINDOWS["tumbling"](s).aggregate(Numbers(), Fails()).on_error("skip"), types=[PAIR]
+        ) as harness,
+    ):
+        harness.push(("a", 1), timestamps=[1])
+        harness.watermark(100)
+        harness.run()
+
+
+def test_rows_without_a_time_fail_the_job() -> None:
+    with (
+        pytest.raises(FragmentFailedError, match="timestamp"),
+        OperatorHarness(
+            lambda s: FOLDS["reduce"](WINDOWS["tumbling"](s)).on_error("skip"), types=[PAIR]
+        ) as harness,
+    ):
+        harness.push(("a", 1))
+        harness.run()
+
+
+def test_state_of_the_fast_operator_is_taken_up() -> None:
+    def plain(stream: DataStream) -> list[DataStream]:
+        return without(lateness(WINDOWS["tumbling"](stream)).aggregate(Numbers()).uid("the windows"))
+
+    def guarded(stream: DataStream) -> list[DataStream]:
+        return with_letters(lateness(WINDOWS["tumbling"](stream)).aggregate(Numbers()))
+
+    with OperatorHarness(plain, types=[PAIR]) as harness:
+        harness.push(("a", 1), timestamps=[1])
+        with harness.restarted(harness.snapshot(), fragment=guarded) as again:
+            again.push(("a", -1), ("a", 2), timestamps=[2, 3])
+            with again.restarted(again.snapshot(), fragment=plain) as last:
+                last.push(("a", 3), timestamps=[4])
+                last.watermark(100)
+                last.run()
+                assert last.outputs(0) == [(1, 2, 3)]
+
+
+def test_windows_that_fold_no_row_when_it_comes_refuse_it_by_name() -> None:
+    def refused(build: Callable[[DataStream], Any], expected: str) -> None:
+        with pytest.raises(InvalidProgramError, match=expected):
+            OperatorHarness(lambda s: build(s).on_error("skip"), types=[PAIR])
+
+    refused(lambda s: WINDOWS["tumbling"](s).process(Fails()), "gets all records of a window when that fires")
+    refused(
+        lambda s: WINDOWS["tumbling"](s).aggregate(Numbers(), pre_aggregate=True), "Leave pre_aggregate out"
+    )
