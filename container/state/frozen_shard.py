@@ -30,8 +30,8 @@ class FrozenShard:
 
     The first thread that asks gets the shard. For the snapshot thread, the dicts then stay unchanged until
     the release. The task thread instead copies their entries in two calls, and continues to use the dict
-    itself. Two calls on a large shard would stop the task thread for too long. If its content cannot change,
-    the snapshot thread therefore copies it piece by piece before it writes anything.
+    itself. Two calls on a large shard would stop the task thread for too long. The snapshot thread therefore copies the
+    first dict piece by piece before it writes anything, if its content cannot change.
     """
 
     __slots__ = ("_copied", "_free", "_is_read", "is_copied_ahead", "layers")

@@ -12,6 +12,7 @@ from itertools import islice
 from typing import Any
 
 import msgspec
+import numpy as np
 
 from yarrow.container.state.backend import KeyedBackendContext, KeyedSection, Timer, TimerSection
 from yarrow.container.state.errors import StateConflictError
@@ -19,6 +20,7 @@ from yarrow.container.state.frozen_shard import PIECE
 from yarrow.container.state.state_registration import StateRegistration
 from yarrow.container.state.timers import FrozenTimers
 from yarrow.runtime.snapshot.handles import StateKind
+from yarrow.runtime.snapshot.key_group_form import Contents, TimerValues
 from yarrow.runtime.snapshot.restored_state import RestoredKeyedState
 
 
@@ -27,7 +29,7 @@ class FrozenSection(msgspec.Struct, frozen=True):
 
     registration: StateRegistration
     #: Keys and values, a bounded number at a time; iterated once.
-    pieces: Iterable[tuple[list[Any], list[Any]]]
+    pieces: Iterable[tuple[list[Any], Contents]]
 
 
 class HeapSections:
@@ -85,10 +87,11 @@ def _section_registration(name: str, section: KeyedSection) -> StateRegistration
     return StateRegistration(name, StateKind.VALUE, section.value_type)
 
 
-def _timer_pieces(timers: Iterable[Timer]) -> Iterator[tuple[list[Any], list[Any]]]:
+def _timer_pieces(timers: Iterable[Timer]) -> Iterator[tuple[list[Any], TimerValues]]:
     if isinstance(timers, FrozenTimers):
         yield from timers.pieces(2 * PIECE)
         return
     remaining = iter(timers)
     while piece := list(islice(remaining, PIECE)):
-        yield [timer.key for timer in piece], [(timer.timestamp, timer.namespace) for timer in piece]
+        times = np.array([timer.timestamp for timer in piece], dtype=np.int64)
+        yield [timer.key for timer in piece], TimerValues(times, [timer.namespace for timer in piece])

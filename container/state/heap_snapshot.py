@@ -26,8 +26,14 @@ from yarrow.container.state.ttl import TimeToLive
 from yarrow.container.state.value_table import MISSING
 from yarrow.runtime.snapshot.errors import writing_states
 from yarrow.runtime.snapshot.handles import KeyedStateHandle, KeyGroupsSnapshot, StateKind, StateMetaInfo
-from yarrow.runtime.snapshot.key_columns import Objects, objects_of, split_by_key_group
-from yarrow.runtime.snapshot.key_group_form import EncodedRun, Run, StateForm, write_key_groups
+from yarrow.runtime.snapshot.key_group_form import (
+    Contents,
+    EncodedRun,
+    Run,
+    StateForm,
+    divided_runs,
+    write_key_groups,
+)
 from yarrow.runtime.snapshot.key_types import KeyEvidence
 from yarrow.runtime.snapshot.output import SnapshotOutput
 from yarrow.runtime.snapshot.value_serializers import value_serializer
@@ -104,7 +110,7 @@ class HeapPendingSnapshot:
         forms = [state_form(state, self._context.operator_name) for state in registrations]
         metas, carried = self._carried
         evidence = KeyEvidence(self._context.key_type, self._context.key_columns)
-        runs = evidence.of_runs(self._runs())
+        runs = evidence.of_runs(self._runs(forms))
         first = next(runs, None)
         if first is None and not carried:
             return ()
@@ -134,25 +140,25 @@ class HeapPendingSnapshot:
             self._context.post(windows.end)
 
     def _copy_ahead(self) -> None:
-        """Returns large dicts before anything is written: each key that changes meanwhile must be merged later."""
+        """Returns first dicts before anything is written: each key that changes meanwhile must be merged later."""
         for frozen in self._tables:
             for index, shard in frozen.shards:
                 if shard.is_copied_ahead:
                     shard.copy_ahead()
                     self._give_back(frozen.table, index)
 
-    def _runs(self) -> Iterator[Run]:
+    def _runs(self, forms: Sequence[StateForm]) -> Iterator[Run]:
         """All runs; the content of a piece is released only when the consumer asks for the next."""
-        parts: list[Iterable[Piece]] = [self._state_pieces(frozen) for frozen in self._states]
+        parts: list[Iterable[tuple[list[Any], Contents]]] = [
+            self._state_pieces(frozen) for frozen in self._states
+        ]
         parts += [section.pieces for section in self._sections]
         pacing = Pacing()
         max_parallelism = self._context.max_parallelism
         for state, pieces in enumerate(parts):
-            for keys, contents in map(_untracked, pieces):
-                for group, (group_keys, group_contents) in split_by_key_group(
-                    keys, max_parallelism, contents
-                ):
-                    yield Run(state, group, group_keys, group_contents)
+            for keys, contents in pieces:
+                for run in divided_runs(forms[state], state, keys, contents, max_parallelism):
+                    yield run
                     if pacing.step():
                         self._give_back_some()
         while self._due:
@@ -209,11 +215,6 @@ def _parts(state: FrozenState) -> Iterator[tuple[Any, Iterable[Piece], tuple[Hea
             yield stored(window), ((keys, values),), None
         for window, table, index, shard in windows.shards():
             yield stored(window), shard.pieces(PIECE), (table, index)
-
-
-def _untracked(piece: Piece) -> tuple[Objects, Objects]:
-    """The piece as arrays, which the task thread's garbage collections do not walk."""
-    return objects_of(piece[0]), objects_of(piece[1])
 
 
 def _in_blocks(chunks: Iterable[bytes]) -> Iterator[bytes]:

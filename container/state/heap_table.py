@@ -410,8 +410,9 @@ class HeapTable(ValueTable):
                 below[index] = layers = (entries, *layers)
                 self._cuts[index] = (cut, *self._cuts[index])
                 self._set_live(index, {})
-                is_large = index == FIRST and self._is_immutable and sum(map(len, layers)) > self._large
-                shard = FrozenShard(layers, is_copied_ahead=is_large)
+                is_copied_ahead = index == FIRST and self._is_immutable
+                is_large = is_copied_ahead and sum(map(len, layers)) > self._large
+                shard = FrozenShard(layers, is_copied_ahead)
                 frozen.append((index, shard))
                 if self._is_immutable and not self._marked and len(layers) == 1:
                     if is_large:

@@ -14,6 +14,8 @@ from heapq import heapify, heappop, heappush
 from itertools import islice
 from typing import Any, Final
 
+import numpy as np
+
 from yarrow.container.protocol.errors import TimerError
 from yarrow.container.state.backend import Timer
 from yarrow.datastream.functions.timers import TimerService
@@ -21,6 +23,7 @@ from yarrow.runtime.common.clock import Clock
 from yarrow.runtime.common.errors import UnsupportedFeatureError
 from yarrow.runtime.data.elements import MAX_TIMESTAMP, MIN_TIMESTAMP
 from yarrow.runtime.data.keys import canonicalize, encode_key
+from yarrow.runtime.snapshot.key_group_form import TimerValues
 
 #: A timer of one timestamp: its canonical key, or (_NAMESPACED, canonical key, namespace).
 _Entry = Any
@@ -252,30 +255,37 @@ class FrozenTimers(Collection[Timer]):
     def __contains__(self, timer: object) -> bool:
         return any(timer == each for each in self)
 
-    def pieces(self, size: int) -> Iterator[tuple[list[Any], list[tuple[int, Any]]]]:
-        """Keys, and pairs of timestamp and namespace, at most `size` at a time.
+    def pieces(self, size: int) -> Iterator[tuple[list[Any], TimerValues]]:
+        """Keys, and the times and namespaces of their timers, at most `size` at a time.
 
         No step looks at timers one by one as long as none has a namespace.
         """
-        keys: list[Any] = []
-        pairs: list[tuple[int, Any]] = []
+        entries: list[Any] = []
+        times: list[int] = []
+        counts: list[int] = []
         for timestamp, bucket in self._buckets.items():
             if bucket is _EMPTIED:
                 continue
-            entries = iter(bucket if type(bucket) is set else (bucket,))
-            while piece := list(islice(entries, size - len(keys))):
-                if self._namespaced:
-                    parts = list(map(_parts, piece))
-                    keys += [key for key, _ in parts]
-                    pairs += [(timestamp, namespace) for _, namespace in parts]
-                else:
-                    keys += piece
-                    pairs += [(timestamp, None)] * len(piece)
-                if len(keys) >= size:
-                    yield keys, pairs
-                    keys, pairs = [], []
-        if keys:
-            yield keys, pairs
+            of_time = iter(bucket if type(bucket) is set else (bucket,))
+            while piece := list(islice(of_time, size - len(entries))):
+                entries += piece
+                times.append(timestamp)
+                counts.append(len(piece))
+                if len(entries) >= size:
+                    yield self._piece(entries, times, counts)
+                    entries, times, counts = [], [], []
+        if entries:
+            yield self._piece(entries, times, counts)
+
+    def _piece(
+        self, entries: list[Any], times: list[int], counts: list[int]
+    ) -> tuple[list[Any], TimerValues]:
+        """Keys and values of entries. `counts`: how many of them each of the times has."""
+        stamps = np.repeat(np.array(times, dtype=np.int64), counts)
+        if not self._namespaced:
+            return entries, TimerValues(stamps, None)
+        keys, namespaces = zip(*map(_parts, entries), strict=True)
+        return list(keys), TimerValues(stamps, namespaces)
 
 
 def _parts(entry: _Entry) -> tuple[Any, Any]:

@@ -6,6 +6,7 @@ Owner: the calling thread (a snapshot thread, or the task thread at restore); no
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, Final
@@ -27,6 +28,8 @@ ENCODED: Final = 3
 
 #: The key group of each key: uint16, shape (keys,).
 Groups = npt.NDArray[np.uint16]
+#: Keys: int64, shape (keys,).
+Numbers = npt.NDArray[np.int64]
 #: Keys or values: dtype object, shape (keys,).
 Objects = npt.NDArray[np.object_]
 
@@ -39,12 +42,11 @@ _HEADS: Final = [encode_key("x" * size)[: -size or None] for size in range(256)]
 
 def key_groups_of(keys: Sequence[Any] | Objects, max_parallelism: int) -> Groups:
     """The key group of each canonical key (a sequence, or dtype object, shape (keys,)): uint16, shape (keys,)."""
-    kinds = set(map(type, keys))
+    numbers = numbers_of(keys)
+    if numbers is not None:
+        return key_groups_of_numbers(numbers, max_parallelism)
     hashes: npt.NDArray[np.uint64] | None = None
-    if kinds == {int}:
-        with suppress(OverflowError):  # beyond 64 bits
-            hashes = mix64_array(np.array(keys, dtype=np.int64).view(np.uint64))
-    elif kinds == {str}:
+    if set(map(type, keys)) == {str}:
         try:
             heads, hash_of = _HEADS, _xxh3
             found = [hash_of(heads[len(text)] + text) for text in map(str.encode, keys)]
@@ -56,20 +58,40 @@ def key_groups_of(keys: Sequence[Any] | Objects, max_parallelism: int) -> Groups
     return (hashes % np.uint64(max_parallelism)).astype(np.uint16)
 
 
+def numbers_of(keys: Sequence[Any] | Objects) -> Numbers | None:
+    """The keys as int64, shape (keys,); None unless all of them are ints of 64 bits."""
+    if len(keys) and set(map(type, keys)) == {int}:
+        with suppress(struct.error):
+            return np.frombuffer(struct.pack(f"<{len(keys)}q", *keys), dtype="<i8")
+    return None
+
+
+def key_groups_of_numbers(keys: Numbers, max_parallelism: int) -> Groups:
+    """`key_groups_of` for keys of `numbers_of` (int64, shape (keys,)): uint16, shape (keys,)."""
+    return (mix64_array(keys.view(np.uint64)) % np.uint64(max_parallelism)).astype(np.uint16)
+
+
 def split_by_key_group(
     keys: Sequence[Any] | Objects, max_parallelism: int, *columns: Sequence[Any] | Objects
 ) -> Iterator[tuple[int, tuple[list[Any], ...]]]:
-    """Key groups in order, each with its keys (dtype object, shape (keys,)) and matching entries of `columns`."""
-    if not len(keys):
-        return
-    groups = key_groups_of(keys, max_parallelism)
+    """Key groups in order, each with its keys and matching entries of `columns` (dtype object, shape (keys,))."""
+    order, places = order_by_key_group(key_groups_of(keys, max_parallelism))
+    taken = [objects_of(column)[order] for column in (keys, *columns)]
+    for group, run in places:
+        yield group, tuple(column[run].tolist() for column in taken)
+
+
+def order_by_key_group(groups: Groups) -> tuple[npt.NDArray[np.intp], list[tuple[int, slice]]]:
+    """The order of keys (intp, shape (keys,)) by their groups (uint16, shape (keys,)), and each group's place in it.
+
+    Keys of a group stay in the order that they have.
+    """
     order = np.argsort(groups, kind="stable")
     ordered = groups[order]
-    starts = np.flatnonzero(np.diff(ordered, prepend=np.int32(-1))).tolist()
-    ends = [*starts[1:], len(keys)]
-    taken = [objects_of(column)[order] for column in (keys, *columns)]
-    for start, end in zip(starts, ends, strict=True):
-        yield int(ordered[start]), tuple(column[start:end].tolist() for column in taken)
+    starts = np.flatnonzero(np.diff(ordered, prepend=np.int32(-1)))
+    ends = [*starts[1:].tolist(), len(groups)]
+    runs = map(slice, starts.tolist(), ends)
+    return order, list(zip(ordered[starts].tolist(), runs, strict=False))
 
 
 def objects_of(column: Collection[Any] | Objects) -> Objects:
@@ -86,10 +108,8 @@ def dump_keys(keys: Sequence[Any]) -> tuple[int, bytes]:
     """The form of a column and its bytes."""
     kinds = set(map(type, keys))
     if kinds == {int}:
-        try:
-            return INT64, np.array(keys, dtype="<i8").tobytes()
-        except OverflowError:
-            pass
+        with suppress(struct.error):  # beyond 64 bits
+            return INT64, struct.pack(f"<{len(keys)}q", *keys)
     elif kinds == {str}:
         try:
             return TEXT, _ENCODER.encode(keys)

@@ -14,12 +14,23 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from yarrow.runtime.data.key_groups import KeyGroupRange
 from yarrow.runtime.data.map_keys import map_keys, shown_map_keys
 from yarrow.runtime.snapshot.errors import SnapshotFormatError
 from yarrow.runtime.snapshot.handles import StateKind, StateMetaInfo
-from yarrow.runtime.snapshot.key_columns import dump_keys, load_keys
+from yarrow.runtime.snapshot.key_columns import (
+    INT64,
+    Numbers,
+    dump_keys,
+    key_groups_of,
+    key_groups_of_numbers,
+    load_keys,
+    numbers_of,
+    objects_of,
+    order_by_key_group,
+)
 from yarrow.runtime.snapshot.value_serializers import ValueSerializer, declared_type
 
 MAGIC: Final = b"YKGS"
@@ -62,15 +73,6 @@ class StateForm(msgspec.Struct, frozen=True):
         )
 
 
-class Run(NamedTuple):
-    """Entries of one state in one key group, from a backend."""
-
-    state: int
-    key_group: int
-    keys: Sequence[Any]
-    values: Sequence[Any]
-
-
 class EncodedRun(NamedTuple):
     """A run as bytes, which can be carried from one snapshot to another."""
 
@@ -80,6 +82,30 @@ class EncodedRun(NamedTuple):
     key_form: int
     keys: bytes | memoryview
     values: bytes | memoryview
+
+
+class TimerValues(NamedTuple):
+    """Times and namespaces of timers, whose keys stand beside them."""
+
+    #: Milliseconds: int64, shape (timers,).
+    times: npt.NDArray[np.int64]
+    #: None = no timer has a namespace.
+    namespaces: Sequence[Any] | None
+
+
+#: The values of keys.
+Contents = Sequence[Any] | TimerValues
+
+
+class Run(NamedTuple):
+    """Entries of one state in one key group, from a backend."""
+
+    state: int
+    key_group: int
+    keys: Sequence[Any]
+    values: Sequence[Any]
+    #: The run as bytes, if it was encoded together with other runs; then its first key stands for all entries.
+    encoded: EncodedRun | None = None
 
 
 def write_key_groups(
@@ -103,12 +129,79 @@ def write_key_groups(
 
 def encode_run(form: StateForm, run: Run) -> Iterator[EncodedRun]:
     """A run as bytes, in several where it is long. Raises the errors of the serializers."""
+    if run.encoded is not None:
+        yield run.encoded
+        return
     for start in range(0, len(run.keys), MAX_RUN):
         keys, values = run.keys[start : start + MAX_RUN], run.values[start : start + MAX_RUN]
         key_form, key_bytes = dump_keys(keys)
         yield EncodedRun(
             run.state, run.key_group, len(keys), key_form, key_bytes, dump_contents(form, values)
         )
+
+
+def divided_runs(
+    form: StateForm, state: int, keys: Sequence[Any], values: Contents, max_parallelism: int
+) -> Iterator[Run]:
+    """Divides canonical keys and their values by key group.
+
+    To encode runs of some hundred entries one by one costs more than their entries do. So up to MAX_PART keys and their
+    values are encoded together where the state allows it, and their bytes are divided. Raises the errors of the
+    serializers.
+    """
+    numbers = numbers_of(keys)
+    groups = (
+        key_groups_of(keys, max_parallelism)
+        if numbers is None
+        else key_groups_of_numbers(numbers, max_parallelism)
+    )
+    order, places = order_by_key_group(groups)
+    runs = [run for _, run in places]
+    if isinstance(values, TimerValues):
+        contents = _timer_contents(form, values, order, runs)
+    else:
+        ordered_values = objects_of(values)[order].tolist()
+        if form.kind not in KINDS_OF_ONE_VALUE or form.ttl or len(keys) > MAX_PART:
+            ordered_keys = objects_of(keys)[order].tolist()
+            for group, run in places:
+                yield Run(state, group, ordered_keys[run], ordered_values[run])
+            return
+        contents = list(map(contents_of_part, form.value.dump_runs(ordered_values, runs)))
+        del ordered_values
+    encoded_keys = _key_runs(keys, numbers, order, runs)
+    for (group, run), (first, key_form, data), content in zip(places, encoded_keys, contents, strict=True):
+        encoded = EncodedRun(state, group, run.stop - run.start, key_form, data, content)
+        yield Run(state, group, (first,), (), encoded)
+
+
+def _key_runs(
+    keys: Sequence[Any], numbers: Numbers | None, order: npt.NDArray[np.intp], runs: Sequence[slice]
+) -> Iterator[tuple[Any, int, bytes]]:
+    """The first key of each run, the form of its keys and their bytes. `numbers`: the keys, if they are such."""
+    if numbers is None:
+        ordered = objects_of(keys)[order].tolist()
+        for run in runs:
+            yield ordered[run.start], *dump_keys(ordered[run])
+    else:
+        sorted_numbers = numbers[order]
+        for run in runs:
+            yield int(sorted_numbers[run.start]), INT64, sorted_numbers[run].tobytes()
+
+
+def _timer_contents(
+    form: StateForm, timers: TimerValues, order: npt.NDArray[np.intp], runs: Sequence[slice]
+) -> list[bytes]:
+    """What `dump_contents` gives of each run of timers."""
+    times = timers.times[order]
+    namespaces = [None] * len(times)
+    if timers.namespaces is not None:
+        namespaces = objects_of(timers.namespaces)[order].tolist()
+    parts = form.value.dump_runs(namespaces, runs)
+    stamps = [times[run].tobytes() for run in runs]
+    return [
+        b"".join((_LENGTH.pack(len(stamp)), stamp, contents_of_part(part)))
+        for stamp, part in zip(stamps, parts, strict=True)
+    ]
 
 
 def _pieces(run: EncodedRun) -> Iterator[bytes]:

@@ -17,7 +17,7 @@ from yarrow.common.typed_dict import TypedDictTypeInfo
 from yarrow.common.typeinfo import BasicTypeInfo, PickledBytesTypeInfo, TypeInformation
 from yarrow.runtime.data.errors import RowFormatError, SerializationError
 from yarrow.runtime.data.serializers.columns import Buffer
-from yarrow.runtime.data.serializers.serializers import serializer_for
+from yarrow.runtime.data.serializers.serializers import ColumnarRows, serializer_for
 from yarrow.runtime.graph.operator_spec import TypeSpec
 from yarrow.runtime.snapshot.errors import StateMigrationError, StateSerializationError, UntrustedPickleError
 from yarrow.runtime.snapshot.handles import SerializerConfig, ValueFormat
@@ -49,6 +49,10 @@ class ValueSerializer(Protocol):
 
     def dump_values(self, values: list[Any]) -> bytes:
         """Encodes many values, at most 2**24. Raises StateSerializationError."""
+        ...
+
+    def dump_runs(self, values: list[Any], runs: Sequence[slice]) -> list[bytes]:
+        """Encodes each run of values, as `dump_values` does for the run alone. No run is empty."""
         ...
 
     def load_values(self, data: Buffer) -> list[Any]:
@@ -198,6 +202,16 @@ class TypedValues:
         except (SerializationError, RowFormatError) as error:
             raise self._misfit(error) from error
 
+    def dump_runs(self, values: list[Any], runs: Sequence[slice]) -> list[bytes]:
+        """See ValueSerializer."""
+        rows = self._rows
+        if isinstance(rows, ColumnarRows):
+            try:
+                return rows.dump_runs(values, runs)
+            except (SerializationError, RowFormatError) as error:
+                raise self._misfit(error) from error
+        return [self.dump_values(values[run]) for run in runs]
+
     def _misfit(self, error: Exception) -> StateSerializationError:
         return StateSerializationError(
             f"operator '{self._operator}', state '{self._state}': {error} The state is declared {self.type_info}."
@@ -273,6 +287,14 @@ class PlainValues:
     def dump_values(self, values: list[Any]) -> bytes:
         """See ValueSerializer."""
         return self._dump(dump_plain, values)
+
+    def dump_runs(self, values: list[Any], runs: Sequence[slice]) -> list[bytes]:
+        """See ValueSerializer."""
+        if set(map(type, values)) == {type(None)}:
+            # Timers without namespaces.
+            of_length = {length: self.dump_values([None] * length) for length in set(map(_length, runs))}
+            return [of_length[_length(run)] for run in runs]
+        return [self.dump_values(values[run]) for run in runs]
 
     def dump_value(self, value: Any) -> bytes:
         """See ValueSerializer."""
@@ -366,6 +388,7 @@ class MigratedValues:
         self._convert = convert
         self.config = writer.config
         self.dump_values = writer.dump_values
+        self.dump_runs = writer.dump_runs
         self.dump_value = writer.dump_value
 
     def load_values(self, data: Buffer) -> list[Any]:
@@ -380,6 +403,10 @@ class MigratedValues:
         """See ValueSerializer."""
         value = self._reader.load_value(data)
         return value if value is None or self._convert is None else self._convert(value)
+
+
+def _length(run: slice) -> int:
+    return int(run.stop - run.start)
 
 
 def _acceptance(type_info: TypeInformation, place: StatePlace) -> Convert:

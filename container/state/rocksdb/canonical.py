@@ -20,8 +20,7 @@ from yarrow.runtime.data.key_groups import KeyGroupRange
 from yarrow.runtime.data.keys import decode_key_from
 from yarrow.runtime.data.map_keys import map_key
 from yarrow.runtime.snapshot.handles import StateKind
-from yarrow.runtime.snapshot.key_columns import split_by_key_group
-from yarrow.runtime.snapshot.key_group_form import Run, StateForm
+from yarrow.runtime.snapshot.key_group_form import Run, StateForm, divided_runs
 
 #: Entries that are read before a piece is returned.
 _PIECE: Final = 10_000
@@ -112,8 +111,9 @@ def _add(stored: StoredForm, contents: list[Any], rest: bytes, data: bytes) -> N
         contents[-1] = value
 
 
-def runs_of_section(number: int, section: FrozenSection, max_parallelism: int) -> Iterator[Run]:
-    """The runs of an operator's own section: timers, arrays."""
+def runs_of_section(
+    form: StateForm, number: int, section: FrozenSection, max_parallelism: int
+) -> Iterator[Run]:
+    """The runs of an operator's own section: timers, arrays. `number`: that of its form in the snapshot."""
     for keys, values in section.pieces:
-        for group, (group_keys, group_values) in split_by_key_group(keys, max_parallelism, values):
-            yield Run(number, group, group_keys, group_values)
+        yield from divided_runs(form, number, keys, values, max_parallelism)

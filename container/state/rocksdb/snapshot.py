@@ -102,8 +102,8 @@ class CanonicalRemainder:
 
         def all_runs() -> Iterator[Run]:
             yield from runs
-            for number, (_, section) in enumerate(self.sections, len(forms)):
-                yield from runs_of_section(number, section, scope.max_parallelism)
+            for number, (form, section) in enumerate(self.sections, len(forms)):
+                yield from runs_of_section(form, number, section, scope.max_parallelism)
 
         evidence = KeyEvidence(scope.key_type, scope.key_columns)
         remaining = evidence.of_runs(all_runs())

@@ -27,6 +27,9 @@ MISFITS: Final = (TypeError, ValueError, OverflowError, AttributeError, struct.e
 #: them.
 MAX_ELEMENTS: Final = 1 << 28
 
+#: Bytes of a length, and of a number of elements.
+COUNT_BYTES: Final = 4
+
 NO_NULLS: Final = b"\x00"
 SOME_NULLS: Final = b"\x01"
 _ALL_NULLS: Final = b"\x02"
@@ -51,6 +54,14 @@ class ColumnCoder(ABC):
     @abstractmethod
     def pack(self, values: Sequence[Any], out: list[bytes]) -> None:
         """Appends the encoding of values none of which is None. Raises one of MISFITS."""
+
+    def pack_runs(self, values: Sequence[Any], runs: Sequence[slice], outs: Sequence[list[bytes]]) -> None:
+        """Appends the encoding of each run of `values` to its list, as `pack` does for the run alone.
+
+        No run is empty. Raises one of MISFITS; the lists may then have too much.
+        """
+        for run, out in zip(runs, outs, strict=True):
+            self.pack(values[run], out)
 
     @abstractmethod
     def unpack(self, data: Buffer, at: int, count: int) -> tuple[Sequence[Any], int]:
@@ -115,6 +126,27 @@ def write_column(coder: ColumnCoder, values: Sequence[Any], out: list[bytes]) ->
         coder.pack([value for value in values if value is not None], out)
 
 
+def write_column_runs(
+    coder: ColumnCoder, values: Sequence[Any], runs: Sequence[slice], outs: Sequence[list[bytes]]
+) -> None:
+    """Appends a column a run, as write_column does for each run alone. Raises one of MISFITS."""
+    sizes = list(map(len, outs))
+    try:
+        for out in outs:
+            out.append(NO_NULLS)
+        coder.pack_runs(values, runs, outs)
+    except MISFITS:
+        for run, out, size in zip(runs, outs, sizes, strict=True):
+            del out[size:]
+            write_column(coder, values[run], out)
+
+
+def append_runs(data: bytes, size: int, runs: Sequence[slice], outs: Sequence[list[bytes]]) -> None:
+    """Appends to the list of each run its part of a column whose values have `size` bytes each."""
+    for run, out in zip(runs, outs, strict=True):
+        out.append(data[run.start * size : run.stop * size])
+
+
 def read_column(coder: ColumnCoder, data: Buffer, at: int, count: int) -> tuple[Sequence[Any], int]:
     """The inverse of write_column. Raises RowFormatError, or what reading past the end raises."""
     flag = data[at]
@@ -158,7 +190,7 @@ def pack_lengths(lengths: Sequence[int]) -> bytes:
 
 def unpack_lengths(data: Buffer, at: int, count: int) -> tuple[tuple[int, ...], int]:
     """The inverse of pack_lengths: for parts of bytes that are there, whatever the lengths say."""
-    return struct.unpack_from(f"<{count}I", data, at), at + 4 * count
+    return struct.unpack_from(f"<{count}I", data, at), at + COUNT_BYTES * count
 
 
 def pack_counts(counts: Sequence[int]) -> bytes:

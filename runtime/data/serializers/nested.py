@@ -25,6 +25,7 @@ from yarrow.runtime.data.serializers.columns import (
     unpack_counts,
     unpack_lengths,
     write_column,
+    write_column_runs,
 )
 from yarrow.runtime.data.serializers.texts import TextCoder
 
@@ -48,6 +49,13 @@ class TupleCoder(ColumnCoder):
                 if not issubclass(cls, tuple):
                     raise TypeError("not a tuple")
         pack_fields(self._fields, values, out)
+
+    def pack_runs(self, values: Sequence[Any], runs: Sequence[slice], outs: Sequence[list[bytes]]) -> None:
+        if not self._fields or set(map(type, values)) != {tuple}:
+            super().pack_runs(values, runs, outs)
+            return
+        for coder, column in zip(self._fields, zip(*values, strict=True), strict=True):
+            write_column_runs(coder, column, runs, outs)
 
     def unpack(self, data: Buffer, at: int, count: int) -> tuple[Sequence[Any], int]:
         return unpack_fields(self._fields, data, at, count)

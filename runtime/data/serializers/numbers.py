@@ -22,6 +22,7 @@ from yarrow.runtime.data.serializers.columns import (
     ColumnCoder,
     ConvertedCoder,
     Misfit,
+    append_runs,
     take,
 )
 from yarrow.runtime.data.serializers.texts import BytesCoder, TextCoder
@@ -44,6 +45,9 @@ class FixedIntCoder(ColumnCoder):
 
     def pack(self, values: Sequence[Any], out: list[bytes]) -> None:
         out.append(struct.pack(f"<{len(values)}{self._code}", *values))
+
+    def pack_runs(self, values: Sequence[Any], runs: Sequence[slice], outs: Sequence[list[bytes]]) -> None:
+        append_runs(struct.pack(f"<{len(values)}{self._code}", *values), self._size, runs, outs)
 
     def unpack(self, data: Buffer, at: int, count: int) -> tuple[Sequence[Any], int]:
         return struct.unpack_from(f"<{count}{self._code}", data, at), at + self._size * count

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import pickle
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -40,6 +40,7 @@ from yarrow.runtime.data.serializers.columns import (
     check_value,
     read_column,
     write_column,
+    write_column_runs,
 )
 from yarrow.runtime.data.serializers.msgpack_tuples import MESSAGE_PACK, MessagePackForm, message_form
 from yarrow.runtime.data.serializers.nested import ListCoder, MapCoder, RowCoder, TupleCoder
@@ -118,6 +119,16 @@ class ColumnarRows:
             except MISFITS as error:
                 raise self._explain(rows, error) from error
         return b"".join(out)
+
+    def dump_runs(self, rows: list[Any], runs: Sequence[slice]) -> list[bytes]:
+        """The encoding of each run of rows, as `dump_rows` gives it for the run alone; no run is empty."""
+        outs = [[_HEAD.pack(_COLUMNAR, run.stop - run.start)] for run in runs]
+        try:
+            write_column_runs(self._coder, rows, runs, outs)
+        except MISFITS:
+            # One of these explains what does not fit.
+            return [self.dump_rows(rows[run]) for run in runs]
+        return list(map(b"".join, outs))
 
     def load_rows(self, data: Buffer) -> list[Any]:
         """See RowsSerializer."""

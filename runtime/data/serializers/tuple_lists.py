@@ -12,11 +12,20 @@ the length.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any, Final
 
 from yarrow.common.type_information import TypeSpec
 from yarrow.common.typeinfo import ListTypeInfo, TupleTypeInfo, TypeInformation
-from yarrow.runtime.data.serializers.columns import Buffer, ColumnCoder, Misfit, pack_counts
+from yarrow.runtime.data.serializers.columns import (
+    COUNT_BYTES,
+    Buffer,
+    ColumnCoder,
+    Misfit,
+    append_runs,
+    pack_counts,
+    write_column_runs,
+)
 from yarrow.runtime.data.serializers.nested import ListCoder, pack_elements
 
 #: Tuples that were removed, and still lie in a Python list: with more, and more than half, the others are copied.
@@ -78,20 +87,34 @@ class TupleListCoder(ColumnCoder):
         self.expected = f"a tuple of {width} fields, or of {width + 3}"
 
     def pack(self, values: Sequence[Any], out: list[bytes]) -> None:
-        width, counts, tuples = self._width, list[int](), list[Any]()
-        if set(map(len, values)) == {width}:
-            counts, tuples = [1] * len(values), list(values)
-        else:
-            for value in values:
-                if len(value) == width:
-                    counts.append(1)
-                    tuples.append(value)
-                else:
-                    several = tuples_of(value, width)
-                    counts.append(len(several))
-                    tuples += several
+        counts, tuples = self._parts(values)
         out.append(pack_counts(counts))
         pack_elements(self._element, tuples, out, nullable=True)
+
+    def pack_runs(self, values: Sequence[Any], runs: Sequence[slice], outs: Sequence[list[bytes]]) -> None:
+        counts, tuples = self._parts(values)
+        append_runs(pack_counts(counts), COUNT_BYTES, runs, outs)
+        if len(tuples) > len(values):
+            ends = [0, *accumulate(counts)]
+            runs = [slice(ends[run.start], ends[run.stop]) for run in runs]
+        write_column_runs(self._element, tuples, runs, outs)
+
+    def _parts(self, values: Sequence[Any]) -> tuple[list[int], list[Any]]:
+        """The number of tuples of each list, and all tuples."""
+        width = self._width
+        lengths = list(map(len, values))
+        counts = [1] * len(values)
+        if lengths.count(width) == len(values):
+            return counts, list(values)
+        tuples, behind = list[Any](), 0
+        for at in [at for at, length in enumerate(lengths) if length != width]:
+            several = tuples_of(values[at], width)
+            counts[at] = len(several)
+            tuples += values[behind:at]
+            tuples += several
+            behind = at + 1
+        tuples += values[behind:]
+        return counts, tuples
 
     def unpack(self, data: Buffer, at: int, count: int) -> tuple[Sequence[Any], int]:
         lists, at = self._lists.unpack(data, at, count)

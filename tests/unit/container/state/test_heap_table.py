@@ -120,6 +120,17 @@ def test_agrees_with_a_dict_whatever_cuts_hold(
     assert all(table.shard_of(key)[key] == value for key, value in model.items())
 
 
+@pytest.mark.parametrize("is_immutable", [True, False])
+def test_a_first_dict_that_cannot_change_is_given_back_before_it_is_written(is_immutable: bool) -> None:
+    table = HeapTable(None, is_immutable)
+    table.live[0].update({1: "a", 2: "b"})
+    frozen = table.cut(1)
+    copy_ahead(table, 1, frozen)
+    assert table.is_held is not is_immutable
+    table.miss(1)[1][1] = "changed"
+    assert content_of_cut(frozen) == {1: "a", 2: "b"}
+
+
 def test_layers_are_never_more_than_cuts_that_hold_them() -> None:
     table = HeapTable(None, True)
     table.live[0][0] = 0

@@ -237,7 +237,9 @@ def test_frozen_timers_come_in_pieces(timers: set[tuple[int, Any, Any]], size: i
     assert isinstance(frozen, FrozenTimers)
     pieces = list(frozen.pieces(size))
     found = [
-        (time, key, space) for keys, pairs in pieces for key, (time, space) in zip(keys, pairs, strict=True)
+        timer
+        for keys, (times, spaces) in pieces
+        for timer in zip(times.tolist(), keys, spaces or [None] * len(keys), strict=True)
     ]
     assert sorted(found, key=repr) == sorted(timers, key=repr)
     assert all(len(keys) == size for keys, _ in pieces[:-1]) and all(keys for keys, _ in pieces)

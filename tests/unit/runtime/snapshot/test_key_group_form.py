@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,11 +19,25 @@ from yarrow.runtime.data.key_groups import (
     key_group_range_for_operator_index,
 )
 from yarrow.runtime.data.keys import canonicalize
+from yarrow.runtime.data.serializers.tuple_lists import TupleListTypeInfo, list_of
 from yarrow.runtime.snapshot import key_group_form
-from yarrow.runtime.snapshot.errors import SnapshotFormatError, StateMigrationError, UntrustedPickleError
+from yarrow.runtime.snapshot.errors import (
+    SnapshotFormatError,
+    StateMigrationError,
+    StateSerializationError,
+    UntrustedPickleError,
+)
 from yarrow.runtime.snapshot.handles import KeyGroupsSnapshot, StateKind
 from yarrow.runtime.snapshot.key_columns import dump_keys, key_groups_of, load_keys, split_by_key_group
-from yarrow.runtime.snapshot.key_group_form import Run, StateForm, encoded_runs, write_key_groups
+from yarrow.runtime.snapshot.key_group_form import (
+    Run,
+    StateForm,
+    TimerValues,
+    divided_runs,
+    encode_run,
+    encoded_runs,
+    write_key_groups,
+)
 from yarrow.runtime.snapshot.restored_state import RestoredKeyedState
 from yarrow.runtime.snapshot.value_serializers import value_serializer
 
@@ -99,6 +114,91 @@ def test_columns_of_keys_come_back(column: list[Any]) -> None:
     found = load_keys(key_form, memoryview(data), len(column))
     assert list(map(repr, found)) == list(map(repr, column))
     assert list(map(type, found)) == list(map(type, column))
+
+
+#: Values of a state, and its kind and type.
+_SESSION = Types.TUPLE([Types.LONG(), Types.TUPLE([Types.LONG(), Types.DOUBLE()])])
+_longs = st.integers(-(2**63), 2**63 - 1)
+_sessions = st.tuples(_longs, st.none() | st.tuples(_longs, st.floats(allow_nan=False)))
+divisible = st.sampled_from(
+    [
+        (StateKind.VALUE, Types.LONG(), st.none() | _longs),
+        (
+            StateKind.VALUE,
+            TupleListTypeInfo(_SESSION),
+            st.lists(_sessions, min_size=1, max_size=3).map(list_of),
+        ),
+        (
+            StateKind.REDUCING,
+            Types.TUPLE([Types.STRING(), Types.BOOLEAN()]),
+            st.tuples(st.text(), st.booleans()),
+        ),
+        (
+            StateKind.VALUE,
+            Types.LIST(Types.STRING()),
+            st.none() | st.lists(st.none() | st.text(), max_size=2),
+        ),
+        (
+            StateKind.VALUE,
+            Types.TUPLE([Types.BIG_INT(), Types.FLOAT()]),
+            st.tuples(st.integers(), st.floats()),
+        ),
+        (StateKind.AGGREGATING, None, scalars),
+        (StateKind.LIST, Types.LONG(), st.lists(_longs, max_size=2)),
+    ]
+)
+
+
+@given(key_columns, divisible, st.data(), st.booleans())
+def test_runs_that_are_encoded_together_are_those_that_are_encoded_alone(
+    column: list[Any], state: tuple[StateKind, Any, Any], data: st.DataObject, ttl: bool
+) -> None:
+    kind, value_type, one = state
+    values = data.draw(st.lists(one, min_size=len(column), max_size=len(column)))
+    if ttl:
+        values = [[(1, each) for each in value] if kind is StateKind.LIST else (1, value) for value in values]
+    of_state = form("s", kind, value_type, ttl=ttl)
+    assert encoded(of_state, divided_runs(of_state, 0, column, values, 7)) == encoded(
+        of_state, split_runs(column, values)
+    )
+
+
+@given(key_columns, st.data(), st.booleans())
+def test_timers_that_are_encoded_together_are_those_that_are_encoded_alone(
+    column: list[Any], data: st.DataObject, namespaced: bool
+) -> None:
+    times = data.draw(st.lists(_longs, min_size=len(column), max_size=len(column)))
+    spaces = data.draw(st.lists(scalars, min_size=len(column), max_size=len(column)))
+    if not namespaced:
+        spaces = [None] * len(column)
+    timers = TimerValues(np.array(times, dtype=np.int64), spaces if namespaced else None)
+    of_state = form("t", StateKind.TIMERS)
+    assert encoded(of_state, divided_runs(of_state, 0, column, timers, 7)) == encoded(
+        of_state, split_runs(column, list(zip(times, spaces, strict=True)))
+    )
+
+
+def split_runs(column: list[Any], values: list[Any]) -> list[Run]:
+    return [Run(0, group, own, contents) for group, (own, contents) in split_by_key_group(column, 7, values)]
+
+
+def encoded(of_state: StateForm, runs: Iterable[Run]) -> list[Any]:
+    """Each run as bytes, with its first key, which tells the type of all."""
+    return [(repr(run.keys[0]), list(encode_run(of_state, run))) for run in runs]
+
+
+def test_more_entries_than_a_part_has_are_encoded_run_by_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(key_group_form, "MAX_PART", 2)
+    of_state = form("s", StateKind.VALUE, Types.LONG())
+    runs = list(divided_runs(of_state, 0, [1, 2, 3], [4, 5, 6], 1))
+    assert runs == [Run(0, 0, [1, 2, 3], [4, 5, 6])]
+
+
+def test_what_does_not_fit_is_named_by_its_run() -> None:
+    of_state = form("s", StateKind.VALUE, TupleListTypeInfo(_SESSION))
+    values: list[Any] = [(1, (2, 3.0)), (1, ("x", 3.0))]
+    with pytest.raises(StateSerializationError, match=r"'s'.*'x'"):
+        list(divided_runs(of_state, 0, [1, 2], values, 128))
 
 
 @given(key_columns)
