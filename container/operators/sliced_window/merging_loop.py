@@ -1,27 +1,82 @@
-"""Generates the loop that merges the stacks of many keys, into which a small function of the user's is written.
+"""Generates the loops that merge the slices of many keys, into which a small function of the user's is written.
 
-Owner: the task thread. The loop changes no value in place. Must not know windows or state.
+Owner: the task thread. No value changes in place. Must not know windows or state.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from yarrow.container.codegen.code_writer import CodeWriter, CompiledCode
 from yarrow.container.codegen.user_calls import generate_call
+from yarrow.container.protocol.failure import generated_line
+from yarrow.container.state.value_table import MISSING
+
+_Merge = Callable[[Any, Any], Any]
+#: Gives the value of a canonical key in a slice; None = it has none.
+_Getter = Callable[[Any], Any]
+#: The stacks of keys behind a window, what the window is for each key, and whether it is nothing for some.
+_Merged = tuple[list[Any], list[Any], bool]
 
 
-def merging_loop(
-    merge: Callable[[Any, Any], Any], check_none: Callable[[], None], *, inlines: bool
-) -> CompiledCode:
-    """A function of stacks whose borders lie behind the start of the window; it changes nothing.
+class MergingLoops:
+    """The loops of one operator."""
 
-    Its arguments are keys, stacks, the start of the window, the length of a slice and three functions. The first one
-    gives the value of a key that no window has read, the others the `get` of a slice. It returns the stacks behind the
-    window, what the window is for each key, and whether it is nothing for some. It calls `check_none` if `merge`
-    returns None. `inlines`: a small `merge` is written into it.
-    """
+    def __init__(self, merge: _Merge, check_none: Callable[[], None], *, inlines: bool) -> None:
+        """`check_none` is called if `merge` returns None. `inlines`: a small `merge` is written into the loops."""
+        self._stacks = _stacks_loop(merge, check_none, inlines=inlines)
+        self._front = _front_loop(merge, check_none, inlines=inlines)
+
+    def merge(
+        self,
+        keys: Sequence[Any],
+        stacks: Sequence[Any],
+        window: tuple[int, int],
+        unread: _Getter,
+        known: dict[int, _Getter],
+        getter: Callable[[int], _Getter],
+    ) -> _Merged | None:
+        """Merges the stacks of keys; changes nothing. None = the border of some lies before the window.
+
+        `window`: its start, and the length of a slice. `unread`: that of the slice that no window has read. `known`:
+        those of slices by their start. `getter` makes one and puts it there.
+        """
+        found: Any = self._stacks.function(keys, stacks, *window, unread, known, getter)
+        return found  # type: ignore[no-any-return]
+
+    def add_to_front(
+        self,
+        keys: Sequence[Any],
+        merged: list[Any],
+        fronts: list[int],
+        start: int,
+        values: dict[Any, Any],
+        remove: Callable[[Any], None],
+    ) -> None:
+        """Merges the `values` of a slice with what is `merged` of those behind it, where a key has both.
+
+        Writes to `values`, `merged` and `fronts`. `remove` takes a key out of the slice.
+        """
+        self._front.function(keys, merged, fronts, start, values, remove)
+
+    def failed_key(self, error: Exception) -> Any:
+        """The key of an error of `add_to_front`; MISSING = the error is not one of that."""
+        found = generated_line(error)
+        is_own = found is not None and found[0] == self._front.file_name
+        return found[2]["key"] if found is not None and is_own else MISSING
+
+    def told(self, error: Exception) -> BaseException:
+        """The same error with the lines of the function in its traceback."""
+        return self._front.inlined_calls.told(error)
+
+    def close(self) -> None:
+        """Lets go of the generated code."""
+        self._stacks.dispose()
+        self._front.dispose()
+
+
+def _stacks_loop(merge: _Merge, check_none: Callable[[], None], *, inlines: bool) -> CompiledCode:
     code = CodeWriter(inlines=inlines)
     check = code.bind("check_none", check_none)
 
@@ -33,6 +88,8 @@ def merging_loop(
     code.line("left, values, some_empty = [], [], False")
     code.line("add_left, add_value = left.append, values.append")
     with code.block("for key, (front, border, back) in zip(keys, stacks):"):
+        with code.block("if border < start:"):
+            code.line("return None")
         code.line("value = get_unread(key)")
         with code.block("if value is not None:"):
             with code.block("if back is None:"):
@@ -43,7 +100,11 @@ def merging_loop(
             code.line("front = start")
         code.line("value = back")
         with code.block("while front < border:"):
-            code.line("first = (known(front) or getter(front))(key)")
+            with code.block("try:"):
+                code.line("get = known[front]")
+            with code.block("except KeyError:"):
+                code.line("get = getter(front)")
+            code.line("first = get(key)")
             with code.block("if first is not None:"):
                 with code.block("if back is None:"):
                     code.line("value = first")
@@ -57,3 +118,22 @@ def merging_loop(
         code.line("add_value(value)")
     code.line("return left, values, some_empty")
     return code.compile("merged", "keys, stacks, start, step, get_unread, known, getter")
+
+
+def _front_loop(merge: _Merge, check_none: Callable[[], None], *, inlines: bool) -> CompiledCode:
+    code = CodeWriter(inlines=inlines)
+    code.line("get = values.get")
+    with code.block("for at, key in enumerate(keys):"):
+        code.line("value = get(key)")
+        with code.block("if value is not None:"):
+            code.line("behind = merged[at]")
+            with code.block("if behind is not None:"):
+                generate_call(code, "merge", merge, ["value", "behind"], "value")
+                with code.block("if value is None:"):
+                    code.line(f"{code.bind('check_none', check_none)}()")
+                    code.line("remove(key)")
+                with code.block("else:"):
+                    code.line("values[key] = value")
+            code.line("merged[at] = value")
+            code.line("fronts[at] = start")
+    return code.compile("front", "keys, merged, fronts, start, values, remove")

@@ -9,11 +9,9 @@ slice is merged twice. Must not know windows' ends, watermarks or results. See d
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from operator import itemgetter
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, NamedTuple
 
-from yarrow.container.codegen.code_writer import CompiledCode
-from yarrow.container.operators.sliced_window.merging_loop import merging_loop
+from yarrow.container.operators.sliced_window.merging_loop import MergingLoops
 from yarrow.container.operators.sliced_window.slice_tables import SliceTables
 from yarrow.container.operators.window.window_contents import WindowContents
 from yarrow.container.state.value_table import MISSING
@@ -22,7 +20,6 @@ from yarrow.datastream.window import TimeWindow
 #: The stacks of a key as they are stored: no slice of the front lies before the first number; the border; the back,
 #: None = it has no content.
 Stacks = tuple[int, int, Any]
-_BORDER: Final = itemgetter(1)
 
 
 class Fired(NamedTuple):
@@ -47,15 +44,15 @@ class SliceStacks:
         *,
         inlines: bool = False,
     ) -> None:
-        """`own` copies a value that a merge could change; None = no value can change. `inlines`: see merging_loop."""
+        """`own` copies a value that a merge could change; None = no value can change. `inlines`: see MergingLoops."""
         self._slices, self._contents = slices, contents
         self._layout = slices.layout
         self._own = own
         self._merge = contents.merge_function if own is None else _Owning(contents.merge_function, own).merge
-        #: Merges many keys at once, where no value can change.
-        self._loop: CompiledCode | None = None
+        #: Merge many keys at once, where no value can change.
+        self._loops: MergingLoops | None = None
         if own is None:
-            self._loop = merging_loop(self._merge, contents.check_merged_to_none, inlines=inlines)
+            self._loops = MergingLoops(self._merge, contents.check_merged_to_none, inlines=inlines)
         #: The key whose merge has failed.
         self.failed: Any = None
         self._window = TimeWindow(0, 0)
@@ -87,11 +84,11 @@ class SliceStacks:
 
         If a function raises an error, `failed` is its key.
         """
-        loop, start = self._loop, self._window.start
-        if loop is None or len(self._fresh) > 1 or not self._unread > start < min(map(_BORDER, stacks)):
+        loops = self._loops
+        if loops is None or len(self._fresh) > 1 or self._unread == self._window.start:
             return self._fire_each(keys, stacks)
         try:
-            return self._fire_at_once(loop, keys, stacks)
+            return self._fire_at_once(loops, keys, stacks) or self._fire_each(keys, stacks)
         except Exception:
             # Again, one key after the other: that raises the same, and tells the key.
             self._fire_each(keys, stacks)
@@ -100,17 +97,20 @@ class SliceStacks:
 
     def close(self) -> None:
         """Lets go of the generated code."""
-        if self._loop is not None:
-            self._loop.dispose()
+        if self._loops is not None:
+            self._loops.close()
 
-    def _fire_at_once(self, loop: CompiledCode, keys: Sequence[Any], stacks: Sequence[Stacks]) -> Fired:
-        """What the window at hand is for keys whose fronts all reach into it."""
-        slices, merge_all = self._slices, cast("Callable[..., Any]", loop.function)
+    def _fire_at_once(
+        self, loops: MergingLoops, keys: Sequence[Any], stacks: Sequence[Stacks]
+    ) -> Fired | None:
+        """What the window at hand is for keys whose fronts all reach into it; None = some front does not."""
+        slices, window = self._slices, self._window
         unread = slices.getter(self._fresh[0]) if self._fresh else _nothing
-        window, step = self._window, self._layout.step
-        left, values, some_empty = merge_all(
-            keys, stacks, window.start, step, unread, slices.getters.get, slices.getter
-        )
+        bounds = window.start, self._layout.step
+        merged = loops.merge(keys, stacks, bounds, unread, slices.getters, slices.getter)
+        if merged is None:
+            return None
+        left, values, some_empty = merged
         if not some_empty:
             return Fired(list(keys), values, list(keys), left)
         fired = Fired([], [], [], [])
@@ -182,7 +182,7 @@ class SliceStacks:
 
     def _turn(self, keys: Sequence[Any], fired: Fired) -> None:
         """Makes the front of keys anew, of all slices of the window at hand."""
-        slices, merge, end = self._slices, self._merge, self._window.end
+        slices, merge, end, loops = self._slices, self._merge, self._window.end, self._loops
         merged: list[Any] = [None] * len(keys)
         fronts = [end] * len(keys)
         key = None
@@ -192,6 +192,9 @@ class SliceStacks:
                 if table is None:
                     continue
                 get, whole = slices.getter(start), table.whole
+                if loops is not None and whole is not None:
+                    loops.add_to_front(keys, merged, fronts, start, whole, table.remove)
+                    continue
                 for at, key in enumerate(keys):
                     value = get(key)
                     if value is None:
@@ -206,9 +209,13 @@ class SliceStacks:
                         else:
                             slices.put(start, key, value)
                     merged[at], fronts[at] = value, start
-        except Exception:
-            self.failed = key
-            raise
+        except Exception as error:
+            in_loop = MISSING if loops is None else loops.failed_key(error)
+            if loops is None or in_loop is MISSING:
+                self.failed = key
+                raise
+            self.failed = in_loop
+            raise loops.told(error) from None
         for key, value, front in zip(keys, merged, fronts, strict=True):
             if value is not None:
                 fired.keys.append(key)

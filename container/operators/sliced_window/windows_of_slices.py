@@ -13,7 +13,6 @@ from heapq import heappush
 from typing import Any, NamedTuple
 
 from yarrow.common.typeinfo import Types
-from yarrow.container.codegen.inlining.functions import is_traced
 from yarrow.container.operators.base import OperatorContext, declared_type
 from yarrow.container.operators.registry import runs
 from yarrow.container.operators.sliced_window.slice_stacks import SliceStacks, Stacks
@@ -38,7 +37,6 @@ from yarrow.container.state.value_table import MISSING
 from yarrow.container.state.window_tables import TIME_WINDOWS, WindowTables
 from yarrow.datastream.window import TimeWindow
 from yarrow.runtime.common.clock import perf_counter
-from yarrow.runtime.config.options import pipeline
 from yarrow.runtime.data.elements import MIN_TIMESTAMP
 from yarrow.runtime.data.immutability import copier_for
 from yarrow.runtime.data.keys import canonicalize, user_key
@@ -81,8 +79,7 @@ class WindowsOfSlices(FoldingWindows):
         self._slices = SliceTables(self._layout, self._contents.values)
         #: Copies a value that a function could change; None = no value can change.
         self._own = copier_for(declared_type(spec.kept_type))
-        inlines = context.environment.settings.get(pipeline.INLINE_FUNCTIONS) and not is_traced()
-        self._stacks = SliceStacks(self._slices, self._contents, self._own, inlines=inlines)
+        self._stacks = SliceStacks(self._slices, self._contents, self._own, inlines=self._inlines)
         #: The stacks of each key, at the next window that it fires.
         stacks = Types.TUPLE([Types.LONG(), Types.LONG(), kept])
         self._standing: WindowValues[TimeWindow] = WindowValues(
@@ -271,9 +268,8 @@ class WindowsOfSlices(FoldingWindows):
             for at in range(0, len(keys), _NEW_KEYS_AT_ONCE):
                 live = placed.tables.table(window).live
                 single, is_single = live[0], len(live) == 1
-                for key in keys[at : at + _NEW_KEYS_AT_ONCE]:
-                    if is_single and key in single:
-                        continue
+                piece = keys[at : at + _NEW_KEYS_AT_ONCE]
+                for key in [key for key in piece if key not in single] if is_single else piece:
                     _, entries, found = placed.find(window, key)
                     if found is MISSING and not self._is_ahead(key, window):
                         entries[key] = stacks

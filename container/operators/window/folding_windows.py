@@ -14,6 +14,8 @@ from math import inf
 from typing import Any
 
 from yarrow.container.codegen.code_writer import CodeWriter
+from yarrow.container.codegen.inlining.functions import is_traced
+from yarrow.container.codegen.value_loop import ValueLoop
 from yarrow.container.operators.base import Emit, OperatorContext
 from yarrow.container.operators.process.process_function import EVENT_TIMERS, PROCESSING_TIMERS
 from yarrow.container.operators.rows.key_selection import generate_key
@@ -35,6 +37,7 @@ from yarrow.container.state.heap_keyed_state import NO_KEY
 from yarrow.container.state.window_tables import Rows, WindowTables
 from yarrow.datastream.window import TimeWindow
 from yarrow.runtime.common.clock import perf_counter
+from yarrow.runtime.config.options import pipeline
 from yarrow.runtime.data.keys import user_key
 from yarrow.runtime.graph.window_spec import WindowKind
 
@@ -63,12 +66,19 @@ class FoldingWindows(WindowingBase):
     _owes: bool
     #: The windows that have fired and wait for late rows; None = no window waits.
     _fired: FiredContents | None = None
+    #: Small functions are written into loops.
+    _inlines: bool
+    #: Gives the results of many accumulators at once; None = the results leave one by one, or are accumulators.
+    _results_of: ValueLoop | None = None
 
     # ------------------------------------------------------------------ life
 
     def setup(self, context: OperatorContext) -> None:
         super().setup(context)
         self.emits_lists = self._spec.window_function is None and self._results_stay
+        self._inlines = context.environment.settings.get(pipeline.INLINE_FUNCTIONS) and not is_traced()
+        if self.emits_lists and self._spec.kind is not WindowKind.REDUCED:
+            self._results_of = ValueLoop(self._combining.get_result, inlines=self._inlines)
 
     def _open_fired(self, context: OperatorContext, name: str) -> None:
         """Opens the state `name` of windows that have fired, if some wait for late rows.
@@ -95,6 +105,8 @@ class FoldingWindows(WindowingBase):
 
     def close(self) -> None:
         self._firing.close()
+        if self._results_of is not None:
+            self._results_of.close()
         super().close()
 
     def snapshot_state(self, checkpoint_id: int) -> None:
@@ -264,12 +276,13 @@ class FoldingWindows(WindowingBase):
         self, window: TimeWindow, keys: Sequence[Any], values: Sequence[Any]
     ) -> list[Any]:
         results: list[Any] = []
-        get_result = self._combining.get_result
+        loop = self._results_of
+        assert loop is not None
         try:
-            # Results from before a failure stay in the list.
-            results.extend(map(get_result, values))
+            loop.extend(results, values)
         except Exception as error:
-            raise self._failure_of_end(window, keys[len(results)], error) from error
+            told = loop.told(error)
+            raise self._failure_of_end(window, keys[len(results)], told) from told
         return results
 
     def _aggregates(self, window: TimeWindow, keys: Sequence[Any], values: Sequence[Any]) -> Iterator[Any]:
@@ -297,7 +310,7 @@ class FoldingWindows(WindowingBase):
         except Exception as error:
             raise self._failure_of_end(window, key, error) from error
 
-    def _failure_of_end(self, window: TimeWindow, key: Any, error: Exception) -> OperatorFailure:
+    def _failure_of_end(self, window: TimeWindow, key: Any, error: BaseException) -> OperatorFailure:
         """The error of a function for a key of a window that ends; `key` is canonical."""
         self.context.state.current_key = user_key(key)
         return self._failure_in(f"timer at {window.max_timestamp()}", window, error)

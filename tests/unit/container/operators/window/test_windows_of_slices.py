@@ -22,6 +22,7 @@ from yarrow.datastream.window import (
     CumulativeProcessingTimeWindows,
     SlidingEventTimeWindows,
     SlidingProcessingTimeWindows,
+    TumblingEventTimeWindows,
     WindowAssigner,
 )
 from yarrow.testing.operator_harness import FragmentFailedError, OperatorHarness
@@ -256,13 +257,61 @@ def test_a_merge_that_returns_nothing_in_the_loop_names_window_and_key(inlines: 
                 harness.push(("a", 5), ("b", number), ("c", 5), timestamps=[1 + 5 * place] * 3)
             end = 5 * len(numbers)
             harness.watermark(end - 5)
-            loop = operator_of(harness)._stacks._loop
+            loop = operator_of(harness)._stacks._loops._stacks
             assert ("merge_" in loop.source) is (inlines == "false")
             with pytest.raises(FragmentFailedError) as caught:
                 harness.watermark(end)
         text = str(caught.value)
         assert f"(window TimeWindow(start={end - 15}, end={end}) of the key 'b')" in text
         assert "merge of Forgetful returned None" in text
+
+
+@pytest.mark.parametrize("inlines", ["true", "false"])
+def test_a_merge_that_fails_in_a_new_front_names_window_and_key(inlines: str) -> None:
+    class Divides(Sum):
+        def merge(self, acc_a: int, acc_b: int) -> int:
+            return acc_a // (acc_b - 99) + acc_b
+
+    def fragment(stream: DataStream) -> DataStream:
+        assigner = SlidingEventTimeWindows(15, 5, 0)
+        sums: DataStream = cut(stream, assigner).aggregate(Divides(), accumulator_type=Types.LONG())
+        return sums
+
+    with OperatorHarness(fragment, configuration={"pipeline.inline-functions": inlines}) as harness:
+        for place, number in enumerate([1, 2, 3, 99]):
+            harness.push(("a", 5), ("b", number), ("c", 5), timestamps=[1 + 5 * place] * 3)
+        harness.watermark(14)
+        assert ("merge_" in operator_of(harness)._stacks._loops._front.source) is (inlines == "false")
+        with pytest.raises(FragmentFailedError) as caught:
+            harness.watermark(19)
+    text = str(caught.value)
+    assert "timer at 19 (window TimeWindow(start=5, end=20) of the key 'b')" in text
+    assert "division or modulo by zero" in text and "in merge" in text
+
+
+@pytest.mark.parametrize("inlines", ["true", "false"])
+@pytest.mark.parametrize("assigner", [SLIDING, TumblingEventTimeWindows(10, 0)])
+def test_a_result_that_fails_among_others_names_window_and_key(inlines: str, assigner: Any) -> None:
+    class Inverse(Sum):
+        def get_result(self, accumulator: int) -> float:
+            return 60 / accumulator
+
+    def fragment(stream: DataStream) -> DataStream:
+        windows = cut(stream, assigner)
+        results: DataStream = windows.aggregate(
+            Inverse(), accumulator_type=Types.LONG(), output_type=Types.DOUBLE()
+        )
+        return results
+
+    with OperatorHarness(fragment, configuration={"pipeline.inline-functions": inlines}) as harness:
+        harness.push(("a", 5), ("b", 3), timestamps=[1, 1])
+        harness.watermark(9)
+        assert set(harness.output) == {12, 20}
+        harness.push(("c", 5), ("d", 0), ("e", 5), timestamps=[21] * 3)
+        with pytest.raises(FragmentFailedError) as caught:
+            harness.watermark(29)
+    text = str(caught.value)
+    assert "of the key 'd')" in text and "division by zero" in text and "in get_result" in text
 
 
 def test_rows_reduced_to_none_are_no_content(run: Any) -> None:
@@ -448,7 +497,7 @@ def test_a_merge_that_fails_in_the_loop_names_window_and_key(inlines: str) -> No
         for number, time in numbers:
             harness.push(("a", 5), ("b", number), ("c", 5), timestamps=[time] * 3)
         harness.watermark(14)
-        loop = operator_of(harness)._stacks._loop
+        loop = operator_of(harness)._stacks._loops._stacks
         assert ("merge_" in loop.source) is (inlines == "false")
         with pytest.raises(FragmentFailedError) as caught:
             harness.watermark(24)
