@@ -1,9 +1,11 @@
 """Topic -> keyed count -> topic in containers of YARN: one of them is killed, the broker too, and each count is there
-once."""
+once. A bounded job then counts both topics, as streams of two clusters."""
 
 from __future__ import annotations
 
+import ast
 import os
+import re
 import signal
 from collections import Counter
 from pathlib import Path
@@ -11,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.kafka.counting_job import Words
+from tests.kafka.streams_of_clusters import STREAM, StreamsOfClusters
 from tests.kafka.topic_under_test import TopicUnderTest
 from tests.support.hadoop.cluster import HadoopCluster
 from tests.support.hadoop.containers import ContainerProcess
@@ -75,6 +78,31 @@ rows.key_by(lambda word: word, Types.STRING()).process(Count(), Types.STRING()).
 env.execute("counts")
 """
 
+WORDS_OF_STREAMS = """
+import sys
+
+from yarrow.common import Configuration, SimpleStringSchema, Types, WatermarkStrategy
+from yarrow.datastream import StreamExecutionEnvironment
+from yarrow.datastream.connectors.dynamic_kafka import DynamicKafkaSource, YamlFileMetadataService
+from yarrow.datastream.connectors.kafka import KafkaOffsetsInitializer
+
+env = StreamExecutionEnvironment.get_execution_environment(
+    Configuration.from_dict({"execution.runtime-mode": "BATCH"})
+)
+source = (
+    DynamicKafkaSource.builder()
+    .set_stream_ids({sys.argv[2]})
+    .set_kafka_metadata_service(YamlFileMetadataService(sys.argv[1]))
+    .set_value_only_deserializer(SimpleStringSchema())
+    .set_bounded(KafkaOffsetsInitializer.latest())
+    .build()
+)
+rows = env.from_source(source, WatermarkStrategy.no_watermarks(), "streams")
+pairs = rows.map(lambda row: (row.partition(" ")[0], 1), Types.TUPLE([Types.STRING(), Types.LONG()]))
+with pairs.key_by(lambda pair: pair[0]).sum(1).execute_and_collect("words of streams") as results:
+    print("counted", dict(results))
+"""
+
 
 def task_executors(hadoop: HadoopCluster, application: str) -> list[ContainerProcess]:
     """The processes of TaskExecutors, without the shells above them."""
@@ -123,5 +151,17 @@ def test_a_container_and_the_broker_are_killed(
         yarrow.eventually(lambda: f"{job} : counts (FINISHED)" in yarrow.ok("list", "-a").out, "its end")
         assert Counter(target.rows()) == words.counts()
         assert target.leftovers() == []
+
+        # The broker stands for both clusters. The sink's topic has rows of committed transactions alone.
+        streams = StreamsOfClusters(tmp_path / "streams.yaml", "words", east=kafka, west=kafka)
+        streams.tell("east", ["words"])
+        streams.tell("west", ["counts"])
+        (tmp_path / "bounded.py").write_text(WORDS_OF_STREAMS)
+        out = yarrow.ok("run", "bounded.py", str(streams.file), STREAM).out
+        printed = re.search(r"^counted (.*)$", out, re.MULTILINE)
+        assert printed is not None, out
+        twice = {word: 2 * number for word, number in words.sent.items()}
+        assert ast.literal_eval(printed[1]) == twice | {"end": PARTITIONS}
+        assert "words of streams (FINISHED)" in yarrow.ok("list", "-a").out
         yarrow.ok("session", "-id", application, text="stop\n")
         assert yarrow.final_status(application) == "SUCCEEDED"
