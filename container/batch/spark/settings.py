@@ -248,7 +248,10 @@ def java_arguments(
     extra = config.below("spark.").get("driver.extraJavaOptions", "").split()
     # Java refuses two collectors.
     chosen = any(option.startswith("-XX:+Use") and option.endswith("GC") for option in extra)
-    collector = [] if chosen else ["-XX:+UseSerialGC"]
+    # Spark SQL reads files by pages of a megabyte. G1 leaves them where they are, and collects on all cores. The serial
+    # collector copies them while all tasks stand still.
+    reads_much = config.get(batch.SPARK_FULL_COMPILER)
+    collector = [] if chosen else ["-XX:+UseG1GC" if reads_much else "-XX:+UseSerialGC"]
     return [
         # Jars first: Java takes an archive of classes only if no folder stands before them.
         "-cp",
@@ -257,7 +260,7 @@ def java_arguments(
         "-XX:+IgnoreUnrecognizedVMOptions",
         # Most of a job's time is Python's: a better compiler and more threads to collect garbage cost more than they
         # save, unless Spark SQL reads much. Programs can choose others by spark.driver.extraJavaOptions.
-        *([] if config.get(batch.SPARK_FULL_COMPILER) else ["-XX:TieredStopAtLevel=1"]),
+        *([] if reads_much else ["-XX:TieredStopAtLevel=1"]),
         *collector,
         "-XX:-UsePerfData",
         "-XX:+ExitOnOutOfMemoryError",

@@ -82,8 +82,8 @@ SPARK_SQL: Final = option(
 SPARK_FULL_COMPILER: Final = optional(
     "execution.batch.spark.full-compiler",
     BOOLEAN,
-    "Whether Java compiles hot code with its second compiler too: slower for Python functions, faster for much data in"
-    " Spark SQL.",
+    "Whether Java compiles hot code with its second compiler too, and collects garbage on all cores (G1). That is"
+    " slower for Python functions, and faster for much data in Spark SQL.",
     unset="`true` where Spark SQL reads files of 64 MiB or more, else `false`",
 )
 PIPELINE_DIRECTORY: Final = optional(

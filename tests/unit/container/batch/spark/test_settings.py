@@ -98,10 +98,14 @@ def test_a_program_has_the_last_word_on_the_jvm() -> None:
     assert "-Xmx2048m" in found
 
 
-def test_the_second_compiler_of_java_is_for_much_data_in_sql() -> None:
+def test_the_second_compiler_and_all_cores_for_garbage_are_for_much_data_in_sql() -> None:
     def arguments(**values: str) -> list[str]:
         config = Settings(values, "the test")
         return java_arguments(config, Path("/jars"), Path("/logs/a.log"), FOLDERS)
 
-    assert "-XX:TieredStopAtLevel=1" in arguments()
-    assert "-XX:TieredStopAtLevel=1" not in arguments(**{"execution.batch.spark.full-compiler": "true"})
+    full = {"execution.batch.spark.full-compiler": "true"}
+    assert "-XX:TieredStopAtLevel=1" in arguments() and "-XX:+UseG1GC" not in arguments()
+    assert "-XX:TieredStopAtLevel=1" not in arguments(**full)
+    assert [each for each in arguments(**full) if each.endswith("GC")] == ["-XX:+UseG1GC"]
+    chosen = arguments(**full, **{"spark.driver.extraJavaOptions": "-XX:+UseSerialGC"})
+    assert [each for each in chosen if each.endswith("GC")] == ["-XX:+UseSerialGC"]
