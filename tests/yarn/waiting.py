@@ -6,19 +6,20 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from tests.support.looks import pause_behind
 from yarrow.runtime.common.clock import SystemClock
 
 #: Seconds after which what is waited for counts as never coming: it ends a test that hangs, also on a busy machine.
 GRACE = 300.0
-#: Seconds between two looks.
-LOOK = 0.05
 _clock = SystemClock()
 
 
 def until(condition: Callable[[], bool], seconds: float, what: str) -> float:
     """Returns when the condition holds, with the seconds that it took; fails after `seconds`."""
-    began = _clock.monotonic()
+    began = looks = _clock.monotonic()
     while not condition():
-        assert _clock.monotonic() < began + seconds, f"not within {seconds:g} s: {what}"
-        time.sleep(LOOK)
+        looked = _clock.monotonic()
+        assert looked < began + seconds, f"not within {seconds:g} s: {what}"
+        time.sleep(pause_behind(looked - looks))
+        looks = _clock.monotonic()
     return _clock.monotonic() - began

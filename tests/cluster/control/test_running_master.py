@@ -73,10 +73,11 @@ env.from_collection([1, 2, 3]).map(lambda x: time.sleep(0.3) or x).print()
 env.execute_async("left")
 """
 ENDLESS = """
+import time
 from yarrow.datastream import StreamExecutionEnvironment
 env = StreamExecutionEnvironment.get_execution_environment()
 env.set_parallelism(1)
-env.from_sequence(1, 10**15).filter(lambda x: False).print()
+env.from_sequence(1, 10**15).filter(lambda x: time.sleep(0.01)).print()
 env.execute("endless")
 """
 

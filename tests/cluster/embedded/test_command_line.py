@@ -34,10 +34,12 @@ env.from_collection([1, 2]).map(lambda x: x * 10).print()
 result = env.execute("tens")
 print("after")
 """
+#: It takes its time for each row: a job that is only to be there leaves the cores to others.
 _ENDLESS = """
+import time
 from yarrow.datastream import StreamExecutionEnvironment
 env = StreamExecutionEnvironment.get_execution_environment()
-env.from_sequence(1, 10**15).map(lambda x: x).filter(lambda x: False).print()
+env.from_sequence(1, 10**15).map(lambda x: time.sleep(0.01) or x).filter(lambda x: False).print()
 env.execute("endless")
 """
 

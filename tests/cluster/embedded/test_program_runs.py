@@ -18,11 +18,13 @@ from yarrow.datastream import StreamExecutionEnvironment
 env = StreamExecutionEnvironment.get_execution_environment()
 env.set_parallelism(2)
 """
+#: It takes its time for each row: a job that is only to be there leaves the cores to others.
 _ENDLESS = (
     _HEAD
     + """
-(env.from_sequence(0, 10**15).map(lambda x: x)
-    .filter(lambda x: x < 10 or x % 100_000 == 0).map(lambda x: "running").print())
+import time
+(env.from_sequence(0, 10**15).map(lambda x: time.sleep(0.01) or x)
+    .filter(lambda x: x < 10 or x % 100 == 0).map(lambda x: "running").print())
 env.execute("endless")
 """
 )

@@ -5,14 +5,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
+from tests.support.looks import pause_behind
 from yarrow.runtime.common.clock import SystemClock
 
 #: Long enough for a machine with other work: a condition that holds is not waited for.
 DEADLINE = 180.0
-#: Seconds between two looks, the least and the most.
-_LEAST, _MOST = 0.01, 0.1
-#: A look that asks REST takes the time of those whom it asks: the longer looks take, the longer are the pauses.
-_PAUSES_PER_LOOK = 2.0
 _clock = SystemClock()
 
 
@@ -26,5 +23,5 @@ def wait_until(
     while not condition():
         looked = _clock.monotonic()
         assert looked < end, explain()
-        pause.wait(min(_MOST, max(_LEAST, _PAUSES_PER_LOOK * (looked - begun))))
+        pause.wait(pause_behind(looked - begun))
         begun = _clock.monotonic()
