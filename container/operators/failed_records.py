@@ -18,6 +18,7 @@ from yarrow.container.protocol.failure import OperatorFailure, format_user_first
 from yarrow.container.state.registering_backend import NO_KEY
 from yarrow.datastream.connectors.dead_letters import (
     LONGEST_TRACEBACK,
+    PAIR_OF_INPUTS,
     RECORD_PICKLED,
     RECORD_SHOWN,
     RECORD_TYPED,
@@ -79,6 +80,11 @@ class FailedRecords:
         """Take the operator's surroundings; `current_key` returns NO_KEY for a stream without keys."""
         self._current_key, self._clock = current_key, clock
         metrics.gauge("numRecordsInErrors", lambda: self.count)
+
+    def take_pairs(self, pair_type: TypeInformation | None) -> None:
+        """Take pairs of rows of both inputs, as input PAIR_OF_INPUTS."""
+        self._types = (*self._types[:PAIR_OF_INPUTS], pair_type)
+        self._type_texts = ["" if declared is None else str(declared) for declared in self._types]
 
     def keyed_by(self, key_of: Callable[[Any], Any]) -> None:
         """Let letters have the key of their record, where the operator has no keyed state."""

@@ -17,6 +17,8 @@ class KeyedJoinOperator(OperatorSpec, frozen=True, kw_only=True):
     # As of windows: the list has watermarks.
     ended_subtasks_leave_no_unions = True
     operator_package = "join"
+    # A pair of rows is left out, and both rows stay.
+    on_error_inputs = (0, 1)
 
     kind: JoinKind
     key_selectors: tuple[bytes, bytes]

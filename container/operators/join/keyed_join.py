@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
+from yarrow.common.typeinfo import Types
 from yarrow.container.codegen.code_writer import CodeWriter
 from yarrow.container.codegen.user_functions import load_function, method_of
 from yarrow.container.operators.base import Emit, OperatorContext, declared_type
@@ -17,7 +18,7 @@ from yarrow.container.operators.event_time import refuse_untimed
 from yarrow.container.operators.held_back_time import HeldBackTimeOperator
 from yarrow.container.operators.join.growth_warning import GrowthWarning
 from yarrow.container.operators.join.join_sizes import JoinSizes
-from yarrow.container.operators.join.pair_calls import PairCalls
+from yarrow.container.operators.join.pair_calls import PairCalls, ProcessPair
 from yarrow.container.operators.join.side_size import SideSize
 from yarrow.container.operators.late_ledger import LateLedger, LateTime
 from yarrow.container.operators.rows.key_selection import KeyReader, generate_key
@@ -28,7 +29,11 @@ from yarrow.datastream.output_tag import OutputTag
 from yarrow.runtime.common.late_records import LatePlace, LateRemedy
 from yarrow.runtime.data.elements import MAX_TIMESTAMP, MIN_TIMESTAMP
 from yarrow.runtime.data.immutability import copier_for
+from yarrow.runtime.graph.data_set_spec import JoinKind
 from yarrow.runtime.graph.join_spec import KeyedJoinOperator
+
+if TYPE_CHECKING:
+    from yarrow.container.operators.failed_records import FailedRecords
 
 
 class KeyedJoiningOperator(HeldBackTimeOperator, StoredTimeOperator, FunctionOperator):
@@ -58,14 +63,36 @@ class KeyedJoiningOperator(HeldBackTimeOperator, StoredTimeOperator, FunctionOpe
         self._selectors = [
             method_of(load_function(blob, self.name), "get_key", self.name) for blob in spec.key_selectors
         ]
-        process = method_of(self.function, "process_element", self.name)
-        self.pairs = PairCalls(process, self.name, lambda: state.current_key)
+        self.pairs = PairCalls(self._process(), self.name, lambda: state.current_key)
         self._late_tags = [None if tag is None else OutputTag(tag) for tag in spec.late_tags]
         types = [declared_type(each) for each in spec.row_types]
         #: Of each side: copies a row that could change; None = no row can.
         self._fixes = [None if environment.object_reuse else copier_for(each) for each in types]
         self.keep_time(context, self._make_timers(context))
         self._ledger.register(context.environment.metrics, context.metric_group)
+
+    def _process(self) -> ProcessPair:
+        """What is called for a pair of rows."""
+        process: ProcessPair = method_of(self.function, "process_element", self.name)
+        if self.failed is None:
+            return process
+        # Most processes leave out no pairs.
+        from yarrow.container.operators.join.guarded_pairs import GuardedPairs
+
+        output_type = declared_type(self.context.descriptor.output_type)
+        copier = None if self.context.environment.object_reuse else copier_for(output_type)
+        left_key, right_key = self._selectors
+        self.failed.keyed_by(lambda pair: right_key(pair[1]) if pair[0] is None else left_key(pair[0]))
+        return GuardedPairs(process, self.failed, copier).process
+
+    def leave_out_by(self, failed: FailedRecords) -> None:
+        # The loop takes rows, and a pair of them fails.
+        failed.inputs = ()
+        types = [known for each in self._joined.row_types if (known := declared_type(each)) is not None]
+        # None stands in place of a partner in outer joins, and has no type.
+        is_typed = len(types) == len(self._joined.row_types) and self._joined.kind is JoinKind.INNER
+        failed.take_pairs(Types.TUPLE(types) if is_typed else None)
+        super().leave_out_by(failed)
 
     def _make_timers(self, context: OperatorContext) -> OperatorTimerService:
         # Without timers of its own it has a service for its time: whoever runs one key at a time moves that.

@@ -32,12 +32,16 @@ class PairContext(ProcessJoinFunction.Context):
         return self.result
 
 
+#: Calls the function of a join for a pair; None = it has no results.
+ProcessPair = Callable[[Any, Any, PairContext], Iterable[Any] | None]
+
+
 class PairCalls:
     """The calls of one subtask. Code that calls `process` itself fills `context` before."""
 
     def __init__(
         self,
-        process: Callable[[Any, Any, PairContext], Iterable[Any] | None],
+        process: ProcessPair,
         operator: str,
         key: Callable[[], Any],
     ) -> None:

@@ -15,6 +15,7 @@ from yarrow.cli.letter_replay.letter_input import ChosenLetters, PlacedLetter, n
 from yarrow.client.errors import CommandError
 from yarrow.datastream.connectors.base import Source
 from yarrow.datastream.connectors.dead_letters import (
+    PAIR_OF_INPUTS,
     RECORD_BYTES,
     RECORD_SHOWN,
     RECORD_TYPED,
@@ -69,6 +70,12 @@ def _found(
     uid, index = target.uid, target.input
     if node.spec.is_source:
         return FoundTarget(node, LetterTarget(uid, index, source=_source_of(node, uid, number)))
+    if index == PAIR_OF_INPUTS:
+        raise CommandError(
+            f"The {number} dead letters of {uid!r} hold pairs of rows that {node.name!r} has not joined. Both rows have"
+            " stayed in the join, so that they cannot go there again. Join the pairs of these letters in a program of"
+            " your own, or choose other letters by --uid."
+        )
     found = FoundTarget(node, target)
     if not found.in_edges:
         raise CommandError(

@@ -27,6 +27,9 @@ RECORD_SHOWN: Final = "shown"
 SYSTEM_OF_FILES: Final = "files"
 SYSTEM_OF_TOPICS: Final = "kafka"
 
+#: The `input` of letters of joins: they hold a row of each side, None = the row has no partner.
+PAIR_OF_INPUTS: Final = 2
+
 #: Most characters of a traceback in a letter.
 LONGEST_TRACEBACK: Final = 4000
 
@@ -54,7 +57,8 @@ class DeadLetter(NamedTuple):
     headers: tuple[tuple[str, bytes | None], ...] = ()
     #: How `raw` holds the record: one of the RECORD_ names.
     encoding: str = RECORD_BYTES
-    #: The input of the operator that had the record: 1 = the second one of a function of two streams.
+    #: The input of the operator that had the record: 1 = the second one of a function of two streams, PAIR_OF_INPUTS =
+    #: `raw` is a pair of rows that a join has not joined.
     input: int = 0
     #: Of the writer's schema in its registry; None = the message names none.
     schema_id: int | None = None

@@ -20,7 +20,12 @@ from yarrow.common.typeinfo import TypeInformation, Types
 from yarrow.common.types import Row
 from yarrow.datastream import CoMapFunction, DataStream, RuntimeExecutionMode, StreamExecutionEnvironment
 from yarrow.datastream.connectors.dead_letter_table.letter_columns import batch_of_letters
-from yarrow.datastream.connectors.dead_letters import RECORD_PICKLED, RECORD_TYPED, DeadLetter
+from yarrow.datastream.connectors.dead_letters import (
+    PAIR_OF_INPUTS,
+    RECORD_PICKLED,
+    RECORD_TYPED,
+    DeadLetter,
+)
 from yarrow.datastream.connectors.file_source import FileSource
 from yarrow.datastream.connectors.hybrid_source import HybridSource
 from yarrow.datastream.connectors.socket.socket_text_source import SocketTextSource
@@ -256,6 +261,13 @@ def test_files_without_letters_are_refused(tmp_path: Path) -> None:
             (folder / (".x" if name.startswith(".") else "x")).write_text(content)
         with pytest.raises(CommandError, match=words):
             LetterReplay.of(str(folder), config)
+
+
+def test_letters_of_pairs_are_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(
+        CommandError, match="1 dead letters of 'parse' hold pairs of rows that 'Map' has not joined"
+    ):
+        replayed(tmp_path, program(parsed), letter("parse", 1, Types.LONG(), input=PAIR_OF_INPUTS))
 
 
 def test_letters_of_a_table_go_to_their_operator(tmp_path: Path) -> None:

@@ -1,0 +1,41 @@
+"""GuardedPairs: calls the function of a join for pairs of rows, and leaves out a pair at which it fails, by `on_error`.
+
+Owner: the task thread. Both rows of such a pair stay in the join, since others may meet them. Results leave only when
+the function has finished the pair.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from yarrow.container.operators.failed_records import FailedRecords
+from yarrow.container.operators.join.pair_calls import PairContext, ProcessPair
+from yarrow.datastream.connectors.dead_letters import DEAD_LETTERS, PAIR_OF_INPUTS
+from yarrow.datastream.output_tag import OutputTag
+
+_LETTERS: Final = OutputTag(DEAD_LETTERS)
+
+
+class GuardedPairs:
+    """The calls of one subtask."""
+
+    def __init__(
+        self, process: ProcessPair, failed: FailedRecords, copier: Callable[[Any], Any] | None
+    ) -> None:
+        """`copier` copies a result that could change; None = no result can."""
+        self._process = process
+        self._failed = failed
+        self._copier = copier
+
+    def process(self, left: Any, right: Any, context: PairContext) -> Iterable[Any]:
+        """The results of a pair; of one that fails its letter, if somebody reads letters."""
+        failed, copier = self._failed, self._copier
+        failed.seen[0] += 1
+        try:
+            # A generator may change an object after it has emitted it.
+            made = self._process(left, right, context) or ()
+            return list(made) if copier is None else [copier(result) for result in made]
+        except Exception as error:
+            letter = failed.left_out(error, PAIR_OF_INPUTS, (left, right), context.result)
+            return () if letter is None else ((_LETTERS, letter),)
