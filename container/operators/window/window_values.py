@@ -111,13 +111,10 @@ class WindowCell:
 
     def get(self) -> Any:
         """The value that a program sees, or MISSING."""
-        return self._stored()
+        return self.values.get(self._place.window, self._backend.current_key)
 
     def living(self) -> Any:
         """The value that others may be added to, or MISSING."""
-        return self.get()
-
-    def _stored(self) -> Any:
         return self.values.get(self._place.window, self._backend.current_key)
 
     def put(self, value: Any) -> None:
@@ -125,14 +122,7 @@ class WindowCell:
         if value is None:
             self.clear()
         else:
-            self._put(self._to_store(value))
-
-    def _put(self, stored: Any) -> None:
-        self.values.put(self._place.window, self._backend.current_key, stored)
-
-    def _to_store(self, value: Any) -> Any:
-        """What is stored of a value."""
-        return value
+            self.values.put(self._place.window, self._backend.current_key, value)
 
     def clear(self) -> None:
         """Removes the value."""
@@ -151,8 +141,10 @@ class WindowCell:
         for window in windows:
             taken = self.values.take(window, self._backend.current_key)
             if taken is not MISSING:
-                own = self._stored()
-                self._put(taken if own is MISSING else self._merged_stored(self._merged, own, taken))
+                own = WindowCell.get(self)
+                WindowCell.put(
+                    self, taken if own is MISSING else self._merged_stored(self._merged, own, taken)
+                )
 
     def _merged_stored(self, merged: Merged, own: Any, taken: Any) -> Any:
         """What is stored in place of two stored values."""
@@ -180,7 +172,7 @@ class ExpiringCell(WindowCell):
         return self._unexpired(shows_expired=False)
 
     def _unexpired(self, *, shows_expired: bool) -> Any:
-        ttl, pair = self._ttl, self._stored()
+        ttl, pair = self._ttl, super().get()
         ttl.accesses += 1
         if pair is MISSING:
             return MISSING
@@ -189,19 +181,20 @@ class ExpiringCell(WindowCell):
             self.clear()
             return value if shows_expired else MISSING
         if ttl.renewed_by_reads and accessed != now:
-            self._put((now, value))
+            super().put((now, value))
         return value
 
-    def _to_store(self, value: Any) -> Any:
+    def put(self, value: Any) -> None:
         self._ttl.accesses += 1
-        return self._ttl.now(), value
+        super().put(None if value is None else (self._ttl.now(), value))
 
     def _merged_stored(self, merged: Merged, own: Any, taken: Any) -> Any:
         deadline = self._ttl.deadline()
         if own[0] <= deadline or taken[0] <= deadline:
             # At most one is left: the later one.
             return max(own, taken, key=_ACCESSED)
-        return self._ttl.now(), merged(own[1], taken[1])
+        value = merged(own[1], taken[1])
+        return None if value is None else (self._ttl.now(), value)
 
 
 class Elements(NamedTuple):
@@ -245,14 +238,18 @@ class StampedCell(WindowCell):
         self._elements = elements
 
     def get(self) -> Any:
-        found = self._stored()
+        found = super().get()
         return found if found is MISSING else found[1]
 
-    def _to_store(self, value: Any) -> Any:
-        return self._elements.latest(value), value
+    def living(self) -> Any:
+        return self.get()
+
+    def put(self, value: Any) -> None:
+        super().put(None if value is None else (self._elements.latest(value), value))
 
     def _merged_stored(self, merged: Merged, own: Any, taken: Any) -> Any:
-        return self._to_store(merged(own[1], taken[1]))
+        value = merged(own[1], taken[1])
+        return self._elements.latest(value), value
 
 
 def move_elements(former: WindowTables[Any], values: WindowValues[Any], elements: Elements) -> None:

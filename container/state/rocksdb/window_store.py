@@ -91,6 +91,13 @@ class WindowTableStore(TableStore):
             self.groups.update([key[:GROUP_BYTES] for key in self._unwritten[-count:]])
         super().write_out(count)
 
+    def forget(self, database_key: bytes) -> None:
+        """Lets go of a value at hand that the sweep has removed from RocksDB, unless it has been written anew."""
+        key, ttl = self.context.keys.key_of(database_key), self._ttl
+        found = self._old.get(key)
+        if found is not None and ttl is not None and found[0] <= ttl.deadline():
+            del self._old[key]
+
     def put_aside(self) -> None:
         """Writes everything, and lets go of it."""
         self.write_all()
@@ -260,6 +267,11 @@ class WindowStore(StateStore):
     @property
     def most_changes(self) -> int:
         return min([super().most_changes, *(table.most_changes for table in self._warm.values())])
+
+    def _forget(self, database_key: bytes) -> None:
+        table = self._tables.get(database_key[GROUP_BYTES : window_start(database_key)[1]])
+        if table is not None:
+            table.forget(database_key)
 
     def write_all(self) -> None:
         self._delete_dropped()
