@@ -14,7 +14,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import date
@@ -30,6 +30,7 @@ ROOT = Path(__file__).parents[2]
 _TIME_LIMIT = 120.0
 #: What pytest ends with when tests failed.
 _TESTS_FAILED = 1
+Ended = subprocess.CompletedProcess[str]
 _BEGIN, _END = "<!-- mutants: written by bench/mutants -->", "<!-- end of mutants -->"
 
 
@@ -72,15 +73,17 @@ class Copy:
         path = self._folder / place.path.relative_to(ROOT)
         path.write_text(place.mutated(source, mutant))
         try:
-            return self._test(mutant, test)
+            ended = self._ended(test)
         finally:
             path.write_text(source)
+        return judged(mutant, ended, lambda: self._ended(test))
 
-    def _test(self, mutant: Mutant, test: str) -> Result:
+    def _ended(self, test: str) -> Ended | None:
+        """How the test ended; None = it did not."""
         command = [sys.executable, "-B", "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", test]
         environment = {**os.environ, "PYTHONPATH": str(self._folder)}
         try:
-            ended = subprocess.run(
+            return subprocess.run(
                 command,
                 cwd=self._folder,
                 env=environment,
@@ -89,11 +92,22 @@ class Copy:
                 timeout=_TIME_LIMIT,
             )
         except subprocess.TimeoutExpired:
+            return None
+
+
+def judged(mutant: Mutant, ended: Ended | None, without: Callable[[], Ended | None]) -> Result:
+    """What became of a mutant whose test ended so; `without` runs the test without the mutant."""
+    if ended is None:
+        plain = without()
+        if plain is not None and plain.returncode == 0:
             return Result(mutant, Outcome.KILLED, f"its test did not end in {_TIME_LIMIT:g} s")
-        if ended.returncode == _TESTS_FAILED:
-            return Result(mutant, Outcome.KILLED)
-        outcome = Outcome.SURVIVED if ended.returncode == 0 else Outcome.BROKEN
-        return Result(mutant, outcome, (ended.stdout + ended.stderr)[-2000:])
+        # A busy machine kills no mutant.
+        why = f"its test does not pass in {_TIME_LIMIT:g} s without the mutant either: run it on a quiet machine"
+        return Result(mutant, Outcome.BROKEN, why)
+    if ended.returncode == _TESTS_FAILED:
+        return Result(mutant, Outcome.KILLED)
+    outcome = Outcome.SURVIVED if ended.returncode == 0 else Outcome.BROKEN
+    return Result(mutant, outcome, (ended.stdout + ended.stderr)[-2000:])
 
 
 _NOT_COPIED = shutil.ignore_patterns("__pycache__", "*.pyc")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from subprocess import CompletedProcess
 
 import pytest
 
 from bench.mutation.mutant import Mutant, MutantDoesNotApplyError, Sources, killers_of
-from bench.mutation.runner import Outcome, Result, mutants_by_area, row, store, stored_rows
+from bench.mutation.runner import Outcome, Result, judged, mutants_by_area, row, store, stored_rows
 
 ROOT = Path(__file__).parents[3]
 AREAS = {"checkpoints", "credit", "fencing", "security", "slots", "state", "timers"}
@@ -121,3 +122,25 @@ def test_the_table_counts_outcomes_and_keeps_the_rows_of_other_areas(tmp_path: P
     assert rows["credit"].startswith("| credit | def, ") and rows["credit"].endswith(" | 2 | 1 | 1 | 0 | 0 |")
     assert rows["timers"].startswith("| timers | abc, ") and rows["timers"].endswith(" | 1 | 1 | 0 | 0 | 0 |")
     assert "| all |  | 3 | 2 | 1 | 0 | 0 |" in text
+
+
+def test_a_busy_machine_kills_no_mutant() -> None:
+    mutant = Mutant("A.f", "x", "y", killer="t")
+
+    def ended(status: int | None) -> CompletedProcess[str] | None:
+        return None if status is None else CompletedProcess([], status, "said", "")
+
+    def outcome(with_mutant: int | None, without: int | None) -> Outcome:
+        return judged(mutant, ended(with_mutant), lambda: ended(without)).outcome
+
+    assert [outcome(1, None), outcome(0, None), outcome(4, None)] == [
+        Outcome.KILLED,
+        Outcome.SURVIVED,
+        Outcome.BROKEN,
+    ]
+    # It hangs by the mutant, or would not end in any case.
+    assert [outcome(None, 0), outcome(None, None), outcome(None, 1)] == [
+        Outcome.KILLED,
+        Outcome.BROKEN,
+        Outcome.BROKEN,
+    ]
