@@ -12,6 +12,7 @@ from tests.unit.container.state.contexts import Mails
 from tests.unit.container.state.rocksdb.storage import CHECKPOINT, SAVEPOINT, Worker
 from yarrow.common.time import Time
 from yarrow.common.typeinfo import Types
+from yarrow.container.batch.single_key_state import SingleKeyStateBackend
 from yarrow.container.state.backend import KeyedStateBackend
 from yarrow.container.state.debug_backend import DebugBackend
 from yarrow.container.state.errors import StateConflictError
@@ -133,3 +134,14 @@ def test_a_backend_that_finds_changes_keeps_the_time_to_live(place: Place) -> No
     backend = DebugBackend(place.backend("hashmap"), place.worker.context())
     assert backend.keeps_access_times
     assert tables_of(backend).ttl is not None
+
+
+def test_no_value_expires_over_bounded_input(place: Place) -> None:
+    backend = SingleKeyStateBackend(place.worker.context((), mails=place.mails, clock=place.clock))
+    assert not backend.keeps_access_times
+    assert tables_of(backend).ttl is None
+    put(tables_of(backend), ONE, {"a": 1})
+    place.clock.advance(5)
+    backend.end_of_chunk()
+    assert content(tables_of(backend)) == {ONE: {"a": 1}}
+    backend.dispose()
