@@ -18,8 +18,11 @@ from tests.support.fake_spark_driver import FakeSparkDriver
 from tests.support.job_graphs import Stage, linear_job
 from tests.unit.runtime.rpc.loops import run, settled
 from yarrow.am import control_plane as cluster_entrypoint
+from yarrow.am.checkpoint.recovery_records import RecordedCheckpointRecovery
+from yarrow.am.checkpoint.settings import CheckpointSettings, StorageKind
 from yarrow.am.control_plane import ControlPlane, ControlPlaneServices
 from yarrow.am.dispatcher.job_graph_store import JobGraphStore, StoredResult
+from yarrow.am.jobmaster.scheduling.settings import JobMasterSettings
 from yarrow.am.leader_gateway import NoLeaderError
 from yarrow.am.resourcemanager.driver import StandaloneDriver
 from yarrow.am.resourcemanager.slot_spark_drivers import DriversInSlots
@@ -41,7 +44,7 @@ from yarrow.runtime.ha.none import NoHighAvailability
 from yarrow.runtime.ha.records import LeadershipLostError, Put
 from yarrow.runtime.ha.services import LeaderContender, epoch_of_token
 from yarrow.runtime.rpc.gateways import DispatcherGateway
-from yarrow.runtime.rpc.messages import BatchCommittables, StoredCommittables
+from yarrow.runtime.rpc.messages import BatchCommittables, FailureCause, StoredCommittables
 
 
 class ByHand(NoHighAvailability):
@@ -78,11 +81,14 @@ class Masters(ControlCluster):
     """A cluster whose master is elected by hand."""
 
     def __init__(
-        self, directory: Path, spark_drivers: SparkDriverLauncher | DriversInSlots | None = None
+        self,
+        directory: Path,
+        spark_drivers: SparkDriverLauncher | DriversInSlots | None = None,
+        jobs: JobMasterSettings | None = None,
     ) -> None:
         self.election = ByHand(directory / "ha")
         self._launcher = spark_drivers
-        super().__init__(directory)
+        super().__init__(directory, jobs=jobs)
 
     def new_plane(self, driver: object) -> ControlPlane:
         services = ControlPlaneServices(
@@ -105,24 +111,34 @@ class Masters(ControlCluster):
         await eventually(lambda: not self.plane.leads)
 
 
-async def recorded_end_without_clean_up(cluster: Masters) -> JobGraph:
-    """A job that has FINISHED under the first leadership, which ended right after it had recorded that."""
+async def recorded_end_without_clean_up(
+    cluster: Masters, cause: FailureCause | None = None, checkpoint: str = ""
+) -> JobGraph:
+    """A job that has ended under the first leadership, which ended right after it had recorded that.
+
+    The job has FINISHED, or FAILED by the cause. It had a checkpoint of that path.
+    """
     await cluster.lead()
     await cluster.add(1)
     graph = linear_job(Stage(1))
     job_id = await cluster.submit(graph)
     await cluster.until_running(job_id, 1)
     store = JobGraphStore(cluster.election.records(1), cluster.election.storage_directory, cluster.ids)
-    store.mark_ended(job_id, StoredResult(name=graph.name, status=JobStatus.FINISHED, end_time=7))
+    if checkpoint:
+        RecordedCheckpointRecovery(cluster.election.records(1)).of_job(job_id).add(3, checkpoint)
+    status = JobStatus.FINISHED if cause is None else JobStatus.FAILED
+    store.mark_ended(job_id, StoredResult(name=graph.name, status=status, end_time=7, cause=cause))
     await cluster.follow()
     return graph
 
 
 @asynccontextmanager
 async def masters(
-    directory: Path, spark_drivers: SparkDriverLauncher | DriversInSlots | None = None
+    directory: Path,
+    spark_drivers: SparkDriverLauncher | DriversInSlots | None = None,
+    jobs: JobMasterSettings | None = None,
 ) -> AsyncIterator[Masters]:
-    cluster = Masters(directory, spark_drivers)
+    cluster = Masters(directory, spark_drivers, jobs)
     await cluster.plane.start()
     try:
         yield cluster
@@ -492,6 +508,29 @@ def test_a_job_that_has_ended_never_runs_again_though_its_clean_up_was_cut_off(t
             await eventually(lambda: not any(map(records.children, ("jobs", "results"))))
             with pytest.raises(DuplicateJobError, match="has run on this cluster"):
                 await cluster.dispatcher.submit_job(encode_job_graph(graph))
+
+    run(body())
+
+
+@pytest.mark.parametrize("is_final", [True, False])
+def test_the_next_leader_keeps_the_checkpoint_of_a_job_that_failed_for_good(
+    tmp_path: Path, is_final: bool
+) -> None:
+    cause = FailureCause(
+        exception_name="an.Error", message="rows are lost", stacktrace="rows are lost", is_final=is_final
+    )
+    checkpoints = CheckpointSettings(storage=StorageKind.FILE_SYSTEM, directory=str(tmp_path / "checkpoints"))
+
+    async def body() -> None:
+        async with masters(tmp_path, jobs=JobMasterSettings(checkpoints=checkpoints)) as cluster:
+            kept = tmp_path / "checkpoints" / "kept" / "chk-3"
+            kept.mkdir(parents=True)
+            (kept / "_metadata").write_text("a checkpoint")
+            await recorded_end_without_clean_up(cluster, cause, str(kept))
+            await cluster.lead()
+            records = cluster.election.records(2)
+            await eventually(lambda: not any(map(records.children, ("jobs", "results", "checkpoints"))))
+            assert kept.exists() == is_final
 
     run(body())
 
