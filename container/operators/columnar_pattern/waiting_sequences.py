@@ -27,14 +27,18 @@ class WaitingSequences:
 
     def __init__(self, taken: int) -> None:
         """`taken`: the number of rows that each has taken."""
-        self._fields: Numbers = np.empty((ROWS + taken, _LEAST_PLACES), np.int64)
-        self._alive = np.zeros(_LEAST_PLACES, np.bool_)
-        self._places = 0
-        #: First place, number of places and the node before, by node; -1 = none.
-        self._nodes: Numbers = np.empty((3, _LEAST_PLACES), np.int64)
-        self._node_count = 0
+        self._allot(ROWS + taken, _LEAST_PLACES)
         #: The last node of each slot; -1 = none.
         self._heads: Numbers = np.full(_LEAST_PLACES, -1, np.int64)
+
+    def _allot(self, fields: int, places: int) -> None:
+        """Makes empty arrays."""
+        self._fields: Numbers = np.empty((fields, places), np.int64)
+        self._alive = np.zeros(places, np.bool_)
+        self._places = 0
+        #: First place, number of places and the node before, by node; -1 = none.
+        self._nodes: Numbers = np.empty((3, places), np.int64)
+        self._node_count = 0
         #: Number of partial matches, also of those out of time.
         self.count = 0
 
@@ -71,10 +75,7 @@ class WaitingSequences:
             return
         # A node has at least one place, so there is room for nodes as well.
         left = self.alive(now)
-        size = max(_LEAST_PLACES, 2 * (left.shape[1] + count))
-        self._fields = np.empty((len(self._fields), size), np.int64)
-        self._alive = np.zeros(size, np.bool_)
-        self._nodes = np.empty((3, size), np.int64)
+        self._allot(len(self._fields), max(_LEAST_PLACES, 2 * (left.shape[1] + count)))
         self.replace(left)
 
     def replace(self, sequences: Numbers, slots: int | None = None) -> None:
@@ -130,9 +131,10 @@ class WaitingSequences:
         places = np.flatnonzero(alive & (fields[LAST] < now))
         alive[places] = False
         self.count -= len(places)
+        removed = fields[:, places]
         if not self.count:
-            self.replace(fields[:, :0])
-        return fields[:, places]
+            self.clear()
+        return removed
 
     @property
     def first_last(self) -> int | None:
@@ -142,5 +144,6 @@ class WaitingSequences:
         return int(self._fields[LAST, : self._places][self._alive[: self._places]].min())
 
     def clear(self) -> None:
-        """Removes all."""
-        self.replace(self._fields[:, :0])
+        """Removes all, and gives back what large arrays take."""
+        self._allot(len(self._fields), _LEAST_PLACES)
+        self._heads = np.full(_LEAST_PLACES, -1, np.int64)
