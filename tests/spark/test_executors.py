@@ -26,23 +26,42 @@ from yarrow.datastream import RuntimeContext
 from yarrow.datastream.connectors.number_seq import NumberSequenceSource
 from yarrow.datastream.functions import MapFunction
 from yarrow.datastream.functions.iteration_functions import LongSumAggregator, LongZeroConvergence
+from yarrow.runtime.fs.hadoop_tokens import HDFS_KIND, TOKEN_FILE_VARIABLE, HadoopToken, read_tokens
+from yarrow.runtime.fs.token_files import written_tokens
 from yarrow.runtime.graph.job_graph import JobGraph
+from yarrow.runtime.rpc.messages import DelegationTokens
 
 pytestmark = pytest.mark.spark
 
 MASTER = "local-cluster[2,1,1024]"
 EXECUTOR = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
+TOKENS = "container_tokens"
 NO_WATERMARKS: Any = WatermarkStrategy.no_watermarks()
 
 
 @pytest.fixture(scope="module")
 def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DriverUnderTest]:
+    folder = tmp_path_factory.mktemp("executors")
+    tokens = folder / TOKENS
+    tokens.write_bytes(written_tokens([HadoopToken(HDFS_KIND, "namenode:8020", b"identifier", b"first")]))
     with spark_driver(
-        tmp_path_factory.mktemp("executors"),
+        folder,
+        environment={**os.environ, TOKEN_FILE_VARIABLE: str(tokens)},
         configuration={"spark.master": MASTER, "spark.executor.memory": "512m", **lean_executors()},
     ) as started:
         assert started.application().spark_master == MASTER
         yield started
+
+
+def test_spark_takes_new_delegation_tokens(driver: DriverUnderTest) -> None:
+    """Java of the driver passes them on: here to executors that need none, so only their way is seen."""
+    fresh = HadoopToken(HDFS_KIND, "namenode:8020", b"identifier", b"second")
+    driver.update_tokens(DelegationTokens(number=1, content=written_tokens([fresh])))
+    assert [each.password for each in read_tokens(driver.folder / TOKENS)] == [b"second"]
+    logs = "".join(path.read_text() for path in (driver.folder / "logs").iterdir())
+    assert "Java of Spark's executors gets the new delegation tokens" in logs
+    assert "UpdateDelegationTokens" not in logs, "Spark knows the message"
+    assert Counter(dict(driver.run(sums()).collected())) == expected()
 
 
 def executors(driver: DriverUnderTest) -> list[psutil.Process]:

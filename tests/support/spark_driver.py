@@ -40,6 +40,7 @@ from yarrow.runtime.rpc.messages import (
     BlobPart,
     CollectConfirmation,
     CollectRows,
+    DelegationTokens,
     FailureCause,
     RateLimitRequest,
     RegistrationRejection,
@@ -357,6 +358,13 @@ class DriverUnderTest:
 
     async def _heartbeat(self) -> SparkDriverHeartbeat:
         return await self.master.driver.heartbeat_from_job_master()
+
+    def update_tokens(self, tokens: DelegationTokens) -> None:
+        """Gives the driver newer delegation tokens."""
+        self.call(self._update_tokens(tokens))
+
+    async def _update_tokens(self, tokens: DelegationTokens) -> None:
+        await self.master.driver.update_delegation_tokens(tokens)
 
     def page(self, path: str, query: str = "") -> SparkPage:
         """One of Spark's own pages."""

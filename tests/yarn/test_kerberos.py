@@ -61,6 +61,28 @@ sums.sink_to(FileSink.for_row_format(folder + "/sums", Encoder.simple_string_enc
 env.execute("sums")
 """
 
+#: A bounded job whose rows reach its sink, in an executor, when the tokens of the submission have ended.
+LATE = """
+import sys, time
+from yarrow.common import Encoder, Types
+from yarrow.datastream import RuntimeExecutionMode, StreamExecutionEnvironment
+from yarrow.datastream.connectors.file_system import FileSink
+
+folder, seconds = sys.argv[1], float(sys.argv[2])
+# This runs in a container, which has its tokens already.
+end = time.time() + seconds
+def wait_for_end(number):
+    while time.time() < end:
+        time.sleep(0.2)
+    return f"late {number}"
+env = StreamExecutionEnvironment.get_execution_environment()
+env.set_parallelism(1)
+env.set_runtime_mode(RuntimeExecutionMode.BATCH)
+late = env.from_sequence(1, 3).map(wait_for_end, Types.STRING())
+late.sink_to(FileSink.for_row_format(folder + "/late", Encoder.simple_string_encoder()).build())
+env.execute("late")
+"""
+
 
 @pytest.fixture(scope="module")
 def hadoop() -> Iterator[HadoopCluster]:
@@ -298,4 +320,33 @@ def test_a_job_outlives_its_first_tokens_by_those_that_the_master_gets(
         rf"new delegation tokens for hdfs://{re.escape(hadoop.hdfs_url[7:])}; the next ones in", master
     )
     assert any(re.search(r"new delegation tokens \(\d\) are in use", text) for text in logs.values())
+    assert not [name for name, text in logs.items() if re.search(r"delegation=(?!\*)", text)]
+
+
+def test_sparks_executors_outlive_their_first_tokens(
+    hadoop: HadoopCluster, short_lived_tokens: None, tmp_path: Path, written_classes: None
+) -> None:
+    settings = {
+        **CONFIGURATION_ON_YARN,
+        "security.delegation.tokens.renewal.time-ratio": "0.4",
+        "security.delegation.tokens.renewal.retry.backoff": "2 s",
+        "heartbeat.interval": "1 s",
+    }
+    with logging_in(hadoop, tmp_path, settings) as yarrow:
+        (yarrow.folder / "late.py").write_text(LATE)
+        folder = yarrow.name("late")
+        url = f"{hadoop.hdfs_url}/user/{kerberos.USER_NAME}/{folder}"
+        arguments = ("-D", f"yarn.application.name={folder}", "late.py", url, str(LIFETIME_SECONDS + 5))
+        application = yarrow.ok("run-application", "-t", "yarn-application", *arguments).application
+        assert yarrow.final_status(application) == "SUCCEEDED", hadoop.container_logs(application)
+    ended = Ended(hadoop, application, folder)
+    # Python in an executor writes, and the SparkDriver commits.
+    for command in ("create", "rename"):
+        assert ended.doers(command, rf"{folder}/late/\S+") == {BY_TOKEN}
+    # Java of the driver removes what it has put onto HDFS for Spark's application.
+    (spark,) = sparks(hadoop, application)
+    staged = rf"\.skein/{application}/\S+/{spark['id']}"
+    until(lambda: ended.doers("delete", staged) == {BY_TOKEN}, GRACE, "Spark's files are gone")
+    logs = hadoop.container_logs(application) | hadoop.container_logs(str(spark["id"]))
+    assert any("Java of Spark's executors gets the new delegation tokens" in text for text in logs.values())
     assert not [name for name, text in logs.items() if re.search(r"delegation=(?!\*)", text)]

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from yarrow.container.batch.driver.driver_run import DriverRun, MakeRun, RunEnd
+from yarrow.container.batch.driver.newest_tokens import NewestTokens
 from yarrow.container.protocol.errors import RegistrationRefusedError
 from yarrow.container.protocol.failure import failure_cause
 from yarrow.runtime.common.backoff import Backoff
@@ -82,6 +83,10 @@ class BatchDriver(RpcEndpoint):
         self._idle.set()
         self._make_run: MakeRun | None = None
         self._read_page: ReadPage | None = None
+        #: What the master has sent last.
+        self.tokens = NewestTokens()
+        #: Hands the tokens of this process's file to Spark, and blocks.
+        self.hand_on_tokens: Callable[[], None] = lambda: None
         self._disconnected = False
         #: Some run has come to its end.
         self.has_finished_run = False
@@ -108,6 +113,7 @@ class BatchDriver(RpcEndpoint):
         if answer.tokens is not None:
             # Before Java starts, which reads their file once.
             take_tokens_or_tell(answer.tokens.content)
+            self.tokens.put(answer.tokens.content)
         self._heard = self._clock.monotonic()
         self._watch_master(answer.heartbeat_interval_ms / 1000)
 
@@ -216,6 +222,8 @@ class BatchDriver(RpcEndpoint):
 
     async def update_delegation_tokens(self, tokens: DelegationTokens) -> Acknowledge:
         await self.run_blocking(take_tokens, tokens.content)
+        self.tokens.put(tokens.content)
+        await self.run_blocking(self.hand_on_tokens)
         return Acknowledge()
 
     async def read_spark_page(self, request: SparkPageRequest) -> SparkPage:

@@ -82,6 +82,20 @@ class TaskShares(ToTask, frozen=True, kw_only=True):
     shares: dict[OperatorID, RateLimit]
 
 
+class TokensWanted(FromTask, frozen=True, kw_only=True):
+    """First message of a connection: the process has a file of tokens. TokensSent follows, and again for newer ones."""
+
+
+class TokensSent(ToTask, frozen=True, kw_only=True):
+    """The driver's newest delegation tokens of Hadoop."""
+
+    #: As a file of tokens has them; empty = the driver was given none since its start.
+    content: bytes
+
+    def __repr__(self) -> str:
+        return f"TokensSent({len(self.content)} bytes)"
+
+
 class AttemptFailed(FromTask, frozen=True, kw_only=True):
     """The attempt has failed, and so has the run; Spark hears of it after the driver."""
 
@@ -145,6 +159,7 @@ FromTaskMessage = (
     | ResultsEnded
     | JobWanted
     | FileWanted
+    | TokensWanted
 )
 
-ToTaskMessage = SentJob | FilePart | TaskShares
+ToTaskMessage = SentJob | FilePart | TaskShares | TokensSent

@@ -11,7 +11,7 @@ import logging
 import shutil
 import threading
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,6 +22,7 @@ from yarrow.common.values.rate_limit import RateLimit
 from yarrow.container.batch.commits import commit, remove_leftovers, sinks_of
 from yarrow.container.batch.driver.driver_run import RunEnd
 from yarrow.container.batch.driver.lost_task import lost_task_cause
+from yarrow.container.batch.driver.newest_tokens import NewestTokens
 from yarrow.container.batch.driver.run_results import ResultsReading, RunResults, joined
 from yarrow.container.batch.driver.running_rates import RunningRates
 from yarrow.container.batch.driver.shared_job import SharedJob
@@ -123,6 +124,8 @@ class RunServices:
     clock: Clock
     #: Bytes of a blob in one message.
     part_bytes: int
+    #: What processes of executors get.
+    tokens: NewestTokens = field(default_factory=NewestTokens)
 
 
 class BatchRun:
@@ -320,7 +323,7 @@ class BatchRun:
             return
         session = self._services.host.session
         entrance = self._entrance(shared)
-        server = TaskServer(entrance, self)
+        server = TaskServer(entrance, self, self._services.tokens)
         server.start()
         iterations = IterationFrames(
             session, self._plan, self, has_executors=self._services.host.has_executors

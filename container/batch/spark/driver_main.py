@@ -244,7 +244,9 @@ class _DriverProcess:
             result_key=result_key(bootstrap.data_secret),
             clock=self._clock,
             part_bytes=bootstrap.max_message_bytes // 2,
+            tokens=driver.tokens,
         )
+        driver.hand_on_tokens = host.hand_on_tokens
         make_run = partial(_make_run, services)
         # Pages may be looked at in each session; without the option nobody can.
         pages = SparkPages(host.session, self._clock, services.part_bytes) if application.has_pages else None

@@ -45,6 +45,7 @@ from yarrow.runtime.common.errors import YarrowError
 from yarrow.runtime.common.private_files import private_opener
 from yarrow.runtime.config.options import batch
 from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.fs.hadoop_tokens import token_file
 from yarrow.runtime.fs.hdfs_settings import configuration_folder
 from yarrow.runtime.rpc.messages import SparkApplication
 from yarrow.runtime.rpc.spark_driver_process import SignsOfWork
@@ -276,6 +277,32 @@ class SparkHost:
         except (Py4JError, PySparkException) as error:
             return _first_line(error)
         return ""
+
+    def hand_on_tokens(self) -> None:
+        """Gives the tokens in this container's file to Spark, and it to its ApplicationMaster and executors. Blocking.
+
+        Spark has a message for that, by which it renews tokens where it has a keytab itself.
+        """
+        path = token_file()
+        if path is None or not self.has_executors or self._session is None:
+            return
+        jvm, spark = self._gateway.jvm, self._session.sparkContext._jsc.sc()
+        messages = jvm.org.apache.spark.scheduler.cluster
+        try:
+            hadoop = jvm.org.apache.spark.deploy.SparkHadoopUtil.get()
+            file = jvm.java.io.File(str(path))
+            tokens = jvm.org.apache.hadoop.security.Credentials.readTokenStorageFile(
+                file, self._session.sparkContext._jsc.hadoopConfiguration()
+            )
+            content = hadoop.serialize(tokens)
+            update = getattr(messages, "CoarseGrainedClusterMessages$UpdateDelegationTokens")(content)
+            spark.schedulerBackend().driverEndpoint().send(update)
+        except (Py4JError, PySparkException, OSError) as error:
+            _log.warning(
+                "Java of Spark's executors keeps its former delegation tokens: %s", _first_line(error)
+            )
+        else:
+            _log.info("Java of Spark's executors gets the new delegation tokens")
 
     def lost_application(self) -> str:
         """How Spark's application on YARN has ended, though it is needed; "" = it has not, or runs elsewhere.

@@ -18,6 +18,7 @@ from typing import Protocol
 import msgspec
 
 from yarrow.common.values.rate_limit import RateLimit
+from yarrow.container.batch.driver.newest_tokens import NewestTokens
 from yarrow.container.batch.driver.shared_job import SOCKET, SharedJob
 from yarrow.container.batch.driver.task_messages import (
     AttemptAt,
@@ -36,6 +37,8 @@ from yarrow.container.batch.driver.task_messages import (
     SentJob,
     SharesWanted,
     TaskShares,
+    TokensSent,
+    TokensWanted,
 )
 from yarrow.container.batch.spark.tasks.driver_address import (
     DriverAddress,
@@ -57,6 +60,8 @@ _BACKLOG = 256
 _HANDSHAKE_SECONDS = 30.0
 #: Bytes of a shipped file in one message.
 _PART_BYTES = 4 << 20
+#: Seconds between two looks whether the run has ended, while there are no newer tokens.
+_TOKENS_SECONDS = 1.0
 _DECODER: msgspec.msgpack.Decoder[FromTaskMessage] = msgspec.msgpack.Decoder(FromTaskMessage)
 
 
@@ -182,8 +187,12 @@ class EntranceForOtherHosts:
 class TaskServer:
     """Serves the tasks of one run."""
 
-    def __init__(self, entrance: TaskEntrance, listener: AttemptListener) -> None:
+    def __init__(
+        self, entrance: TaskEntrance, listener: AttemptListener, tokens: NewestTokens | None = None
+    ) -> None:
+        """`tokens`: what processes on other hosts get; None = the driver is given none."""
         self._listener = listener
+        self._tokens = tokens or NewestTokens()
         self._entrance = entrance
         self._server = entrance.server
         self._open: set[socket.socket] = set()
@@ -271,6 +280,18 @@ class TaskServer:
             self._listener.attempt_failed(_UNKNOWN, first)
         elif isinstance(first, JobWanted):
             self._entrance.send_job(frames)
+        elif isinstance(first, TokensWanted):
+            self._send_tokens(frames)
+
+    def _send_tokens(self, frames: FramedSocket[FromTaskMessage]) -> None:
+        """Sends the newest tokens, and each newer ones, until the run or the process ends."""
+        sent = self._tokens.newest
+        frames.send(TokensSent(content=sent.content))
+        while not self._closed:
+            newer = self._tokens.wait_for_newer(sent.number, _TOKENS_SECONDS)
+            if newer is not None:
+                sent = newer
+                frames.send(TokensSent(content=sent.content))
 
     def _follow(self, started: AttemptStarted, frames: FramedSocket[FromTaskMessage]) -> None:
         told, last = False, None

@@ -51,6 +51,11 @@ class DriverAddress(Protocol):
 
     def __hash__(self) -> int: ...
 
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether a task may run in another container than the driver's."""
+        ...
+
     def connect(self) -> socket.socket:
         """A connection for reports. Raises OSError."""
         ...
@@ -65,6 +70,10 @@ class DriverOnThisHost:
     """A driver whose folder the task can read."""
 
     folder: str
+
+    @property
+    def is_elsewhere(self) -> bool:
+        return False
 
     def connect(self) -> socket.socket:
         return connect_unix(os.path.join(self.folder, SOCKET))
@@ -82,6 +91,10 @@ class DriverElsewhere:
     #: Tells runs apart: each has a port and an authority of its own.
     run: int
     identity: PemIdentity
+
+    @property
+    def is_elsewhere(self) -> bool:
+        return True
 
     def connect(self) -> socket.socket:
         plain = socket.create_connection((self.host, self.port), _CONNECT_SECONDS)

@@ -43,6 +43,7 @@ from yarrow.container.batch.full_disks import failure_of_task
 from yarrow.container.batch.iteration_rounds import Superstep
 from yarrow.container.batch.largest_key_group import LargestKeyGroup
 from yarrow.container.batch.spark.tasks.driver_address import DriverAddress
+from yarrow.container.batch.spark.tasks.executor_tokens import follow_tokens
 from yarrow.container.batch.spark.tasks.stage_rows import RowWriter, divide, first_partition
 from yarrow.container.batch.spark.tasks.waiting_results import WaitingResults
 from yarrow.container.protocol.framing import FramedSocket, encode_frame
@@ -94,6 +95,7 @@ def _graph_of(encoded: bytes, files: tuple[tuple[str, str], ...]) -> JobGraph:
 @cache
 def _load(driver: DriverAddress) -> _LoadedJob:
     """The run of that driver."""
+    follow_tokens(driver)
     shared = driver.load()
     cluster = Settings(shared.configuration, "the cluster")
     use_hdfs_settings(HdfsSettings.of(cluster))
