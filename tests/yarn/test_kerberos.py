@@ -55,7 +55,7 @@ env.set_parallelism(1)
 env.set_runtime_mode(RuntimeExecutionMode.BATCH)
 source = FileSource.for_bulk_file_format(ParquetColumnarRowInputFormat(), folder + "/numbers").build()
 sums = env.from_source(source, WatermarkStrategy.no_watermarks(), "rows").key_by("k").aggregate([("v", "sum")])
-sums = sums.to_rows(as_tuple=True).map(lambda row: f"sum {row[0]} {row[1]}", Types.STRING())
+sums = sums.to_rows(as_tuple=True).map(lambda row: f"sum {row[0]} {row[1]} by {sys.base_prefix}", Types.STRING())
 sums.print()
 sums.sink_to(FileSink.for_row_format(folder + "/sums", Encoder.simple_string_encoder()).build())
 env.execute("sums")
@@ -151,11 +151,14 @@ class Ended:
 
 
 @pytest.fixture(scope="module")
-def ended(
-    hadoop: HadoopCluster, tmp_path_factory: pytest.TempPathFactory, written_classes: None
-) -> Iterator[Ended]:
+def ended(hadoop: HadoopCluster, tmp_path_factory: pytest.TempPathFactory, written_classes: None) -> Ended:
     """One application for the tests of what it left."""
-    with logging_in(hadoop, tmp_path_factory.mktemp("secured"), CONFIGURATION_ON_YARN) as yarrow:
+    return run_sums(hadoop, tmp_path_factory.mktemp("secured"), CONFIGURATION_ON_YARN)
+
+
+def run_sums(hadoop: HadoopCluster, directory: Path, settings: Mapping[str, str]) -> Ended:
+    """Runs both jobs of SUMS in one application."""
+    with logging_in(hadoop, directory, settings) as yarrow:
         (yarrow.folder / "sums.py").write_text(SUMS)
         folder = yarrow.name("sums")
         url = f"{hadoop.hdfs_url}/user/{kerberos.USER_NAME}/{folder}"
@@ -167,7 +170,7 @@ def ended(
         target = ("run-application", "-t", "yarn-application")
         application = yarrow.ok(*target, *flags, "sums.py", url).application
         yarrow.final_status(application)
-        yield Ended(hadoop, application, folder)
+        return Ended(hadoop, application, folder)
 
 
 def test_a_job_checkpoints_by_the_tokens_of_its_containers(ended: Ended) -> None:
@@ -201,11 +204,29 @@ def test_sparks_executors_read_and_write_by_the_same_tokens(ended: Ended) -> Non
 
     logs = ended.hadoop.container_logs(ended.id) | ended.hadoop.container_logs(str(spark["id"]))
     printed = "\n".join(text for name, text in logs.items() if "jobmanager.log" in name)
-    sums = {(int(key), int(value)) for key, value in re.findall(r"printed: sum (\d) (\d+)", printed)}
+    sums = {(int(key), int(value)) for key, value in re.findall(r"printed: sum (\d) (\d+) by", printed)}
     assert sums == {(key, sum(n for n in range(1, 501) if n % 7 == key)) for key in range(7)}
     # No log of any container has a token.
     assert any("stderr" in name for name in logs)
     assert not [name for name, text in logs.items() if re.search(r"delegation=(?!\*)", text)]
+
+
+@pytest.mark.soak
+def test_a_packed_environment_comes_to_all_containers_by_tokens(
+    hadoop: HadoopCluster, tmp_path: Path, written_classes: None
+) -> None:
+    """Packing takes minutes of a busy machine; what runs in it is the application of the tests above."""
+    ended = run_sums(hadoop, tmp_path, {**CONFIGURATION_ON_YARN, "yarn.environment": "auto"})
+    assert hadoop.application(ended.id)["finalStatus"] == "SUCCEEDED"
+    (spark,) = sparks(hadoop, ended.id)
+    assert spark["finalStatus"] == "SUCCEEDED"
+    logs = hadoop.container_logs(ended.id)
+    printed = "\n".join(text for name, text in logs.items() if "jobmanager.log" in name)
+    # Python of the executors is that of the archive, which YARN has brought into their containers.
+    prefixes = re.findall(r"printed: sum \d \d+ by (\S+)", printed)
+    assert len(prefixes) == 7
+    assert {re.sub(r".*/container_[^/]+/", "", prefix) for prefix in prefixes} == {"environment"}
+    assert BY_TOKEN in ended.doers("open", r"\.yarrow/environments/\S+")
 
 
 def test_the_doctor_logs_in_and_writes(yarrow: Commands) -> None:
