@@ -15,5 +15,6 @@ from yarrow.container.operators.event_time_order.keyed_buffer import KeyedBuffer
 def open_buffer(context: OperatorContext, name: str, row_type: TypeInformation | None) -> KeyedBuffer:
     """Opens a buffer with its restored rows. `name`: that of the state. `row_type`: the declared type, or None."""
     tables = waiting_tables(context, name, row_type)
-    kind = HeapBuffer if tables.stores_at_cut else EventTimeBuffer
-    return kind(context, name, tables)
+    if tables.stores_at_cut:
+        return HeapBuffer(context, name, tables, typed=row_type is not None)
+    return EventTimeBuffer(context, name, tables)

@@ -11,24 +11,35 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from yarrow.container.codegen.code_writer import CodeWriter
 from yarrow.container.operators.base import OperatorContext
 from yarrow.container.operators.event_time_order.keyed_buffer import LENGTH, KeyedBuffer, second_of
 from yarrow.container.operators.event_time_order.keyed_rows_by_time import KeyedRowsByTime, RowsOfTime
 from yarrow.container.operators.event_time_order.row_addition import generate_added
+from yarrow.container.state.frozen_shard import PIECE
 from yarrow.container.state.frozen_windows import WindowContent
 from yarrow.container.state.pacing import Pacing
 from yarrow.container.state.window_tables import WindowTables
 from yarrow.datastream.window_types import TimeWindow
 from yarrow.runtime.data.elements import MIN_TIMESTAMP
 from yarrow.runtime.data.keys import canonicalize
+from yarrow.runtime.data.serializers.nested import TupleColumns
+from yarrow.runtime.snapshot.key_columns import numbers_of, objects_of
 
 
 class HeapBuffer(KeyedBuffer):
     """Rows that wait for the watermark, in memory."""
 
-    def __init__(self, context: OperatorContext, name: str, tables: WindowTables[TimeWindow]) -> None:
+    def __init__(
+        self, context: OperatorContext, name: str, tables: WindowTables[TimeWindow], *, typed: bool
+    ) -> None:
+        """`typed`: the type of rows is declared."""
         super().__init__(context, name, tables)
+        #: Whether a key's rows are given to a snapshot as columns, which it writes as the list of tuples.
+        self._as_columns = typed
         self._in_order = KeyedRowsByTime()
         #: The first number of stored rows: behind those of all rows that had left before the restore.
         self._first_number = self._restored.next_number
@@ -76,21 +87,50 @@ class HeapBuffer(KeyedBuffer):
 
     def freeze(self) -> Iterator[WindowContent[TimeWindow]]:
         """See StoredAtCut."""
-        return _stored(self._in_order.freeze(), self._first_number)
+        return _stored(self._in_order.freeze(), self._first_number, self._as_columns)
 
 
-def _stored(frozen: Iterator[RowsOfTime], number: int) -> Iterator[WindowContent[TimeWindow]]:
+def _stored(
+    frozen: Iterator[RowsOfTime], number: int, as_columns: bool
+) -> Iterator[WindowContent[TimeWindow]]:
     """Frozen rows by second and key. `number`: that of the first row. Snapshot thread."""
     pacing = Pacing()
     for start, of_second in groupby(frozen, key=lambda rows: rows.time - rows.time % LENGTH):
-        by_key: dict[Any, list[tuple[int, int, Any]]] = {}
+        keys, rows, times, counts = list[Any](), list[Any](), list[int](), list[int]()
         for time, entries, begin, end in of_second:
-            keys_and_rows = iter(entries[begin:end])
-            for key, row in zip(keys_and_rows, keys_and_rows, strict=True):
-                if key in by_key:
-                    by_key[key].append((time, number, row))
-                else:
-                    by_key[key] = [(time, number, row)]
-                number += 1
-            pacing.step()
-        yield second_of(start), list(by_key), list(by_key.values())
+            keys += entries[begin:end:2]
+            rows += entries[begin + 1 : end : 2]
+            times.append(time)
+            counts.append((end - begin) // 2)
+        ids = _ids_of(keys)
+        order = np.argsort(ids, kind="stable")
+        firsts = np.concatenate(([0], np.flatnonzero(np.diff(ids[order])) + 1))
+        bounds = firsts.tolist()
+        columns = (
+            np.repeat(np.array(times, dtype=np.int64), counts)[order],
+            order.astype(np.int64) + number,
+            np.concatenate([objects_of(piece) for piece in _pieces(rows)])[order],
+        )
+        number += len(rows)
+        pacing.step()
+        lists: list[Any] = []
+        for run in map(slice, bounds, [*bounds[1:], len(keys)]):
+            of_key = TupleColumns(*(column[run] for column in columns))
+            lists.append(of_key if as_columns else of_key.tuples())
+        yield second_of(start), list(map(keys.__getitem__, order[firsts].tolist())), lists
+        pacing.step()
+
+
+def _ids_of(keys: list[Any]) -> npt.NDArray[np.int64]:
+    """A number for each key, which it shares with those that are equal: int64, shape (keys,)."""
+    numbers = [numbers_of(piece) for piece in _pieces(keys)]
+    found = [piece for piece in numbers if piece is not None]
+    if len(found) == len(numbers):
+        return np.concatenate(found)
+    place: dict[Any, int] = {}
+    return np.array([place.setdefault(key, len(place)) for key in keys], dtype=np.int64)
+
+
+def _pieces(values: list[Any]) -> list[list[Any]]:
+    """Parts that one call in C may take."""
+    return [values[start : start + PIECE] for start in range(0, len(values), PIECE)]

@@ -10,9 +10,13 @@ from collections.abc import Sequence
 from itertools import chain, islice, repeat
 from typing import Any, Final
 
+import numpy as np
+import numpy.typing as npt
+
 from yarrow.common.types import Row, RowKind, own_names, positional_names, row_of, rows_of
 from yarrow.runtime.data.errors import RowFormatError
 from yarrow.runtime.data.serializers.columns import (
+    NO_NULLS,
     Buffer,
     ColumnCoder,
     Misfit,
@@ -33,6 +37,23 @@ Names = tuple[str, ...] | None
 
 _ROW_KINDS: Final = tuple(RowKind)
 _TEXT: Final = TextCoder()
+
+
+class TupleColumns:
+    """A list of tuples as a column a field, for state that is stored as such a list; none of the tuples is None."""
+
+    __slots__ = ("columns",)
+
+    def __init__(self, *columns: npt.NDArray[Any]) -> None:
+        """`columns`: int64 or dtype object, shape (tuples,) each."""
+        self.columns = columns
+
+    def __len__(self) -> int:
+        return len(self.columns[0])
+
+    def tuples(self) -> list[tuple[Any, ...]]:
+        """The list."""
+        return list(zip(*(column.tolist() for column in self.columns), strict=True))
 
 
 class TupleCoder(ColumnCoder):
@@ -56,6 +77,13 @@ class TupleCoder(ColumnCoder):
             return
         for coder, column in zip(self._fields, zip(*values, strict=True), strict=True):
             write_column_runs(coder, column, runs, outs)
+
+    def pack_columns(self, lists: Sequence[TupleColumns], out: list[bytes]) -> None:
+        """Appends what `pack` does of all tuples of the lists. Raises one of MISFITS."""
+        columns = zip(*(each.columns for each in lists), strict=True)
+        for coder, parts in zip(self._fields, columns, strict=True):
+            column: Any = np.concatenate(parts)
+            write_column(coder, column.tolist() if column.dtype == np.object_ else column, out)
 
     def unpack(self, data: Buffer, at: int, count: int) -> tuple[Sequence[Any], int]:
         return unpack_fields(self._fields, data, at, count)
@@ -206,7 +234,13 @@ class ListCoder(ColumnCoder):
         self.expected = "a list"
 
     def pack(self, values: Sequence[Any], out: list[bytes]) -> None:
-        if set(map(type, values)) != {list}:
+        kinds = set(map(type, values))
+        if kinds == {TupleColumns} and isinstance(self._element, TupleCoder):
+            out.append(pack_counts(list(map(len, values))))
+            out.extend([NO_NULLS] * self._nullable)
+            self._element.pack_columns(values, out)
+            return
+        if kinds != {list}:
             raise TypeError("not a list")
         out.append(pack_counts(list(map(len, values))))
         pack_elements(self._element, list(chain.from_iterable(values)), out, self._nullable)
@@ -217,6 +251,8 @@ class ListCoder(ColumnCoder):
         return cut(list(elements), lengths), at
 
     def check(self, value: Any, path: str) -> Misfit | None:
+        if type(value) is TupleColumns:
+            value = value.tuples()
         if type(value) is not list:
             return Misfit(path, self.expected, value)
         for i, item in enumerate(value):

@@ -44,6 +44,10 @@ class FixedIntCoder(ColumnCoder):
         self.expected = f"an int of {bits} bits ({self._least} to {self._most})"
 
     def pack(self, values: Sequence[Any], out: list[bytes]) -> None:
+        column: object = values
+        if isinstance(column, np.ndarray) and self._code == "q":
+            out.append(column.astype("<i8", casting="equiv", copy=False).tobytes())
+            return
         out.append(struct.pack(f"<{len(values)}{self._code}", *values))
 
     def pack_runs(self, values: Sequence[Any], runs: Sequence[slice], outs: Sequence[list[bytes]]) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from yarrow.common.typeinfo import Types
 from yarrow.runtime.data.errors import SerializationError
+from yarrow.runtime.data.serializers.nested import TupleColumns
 from yarrow.runtime.data.serializers.serializers import serializer_for
 from yarrow.runtime.data.serializers.tuple_lists import (
     TupleListTypeInfo,
@@ -18,6 +20,7 @@ from yarrow.runtime.data.serializers.tuple_lists import (
     tuples_of,
     without_first,
 )
+from yarrow.runtime.snapshot.key_columns import objects_of
 from yarrow.runtime.snapshot.type_migration import StatePlace, conversion
 
 PAIR = Types.TUPLE([Types.LONG(), Types.STRING()])
@@ -33,6 +36,26 @@ def test_the_bytes_are_those_of_lists(values: list[list[Any]]) -> None:
     assert data == plain.dump_rows(values)
     assert [tuples_of(value, 2) for value in kept.load_rows(data)] == values
     assert LISTS.to_spec() == Types.LIST(PAIR).to_spec()
+
+
+@given(
+    st.lists(st.lists(st.tuples(st.integers(-(2**63), 2**63 - 1), st.none() | pairs), min_size=1), max_size=5)
+)
+def test_columns_of_tuples_are_written_as_the_lists_that_they_stand_for(values: list[list[Any]]) -> None:
+    rows = serializer_for(Types.LIST(Types.TUPLE([Types.LONG(), PAIR])))
+    columns = [
+        TupleColumns(np.array([number for number, _ in value]), objects_of([pair for _, pair in value]))
+        for value in values
+    ]
+    assert rows.dump_rows(columns) == rows.dump_rows(values)
+    assert [each.tuples() for each in columns] == values
+
+
+def test_a_column_of_tuples_that_does_not_fit_is_named_by_its_place() -> None:
+    rows = serializer_for(Types.LIST(Types.TUPLE([Types.LONG(), PAIR])))
+    columns = TupleColumns(np.array([1, 2]), objects_of([(3, "a"), (4, 5)]))
+    with pytest.raises(SerializationError, match=r"\[1\]\.1\.1"):
+        rows.dump_rows([columns])
 
 
 @given(lists, st.lists(st.one_of(pairs, st.none()), max_size=60))

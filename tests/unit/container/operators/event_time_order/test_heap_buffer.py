@@ -1,0 +1,47 @@
+"""What a snapshot gets of rows that wait in memory: a list a key and second, as columns or not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from yarrow.container.operators.event_time_order import heap_buffer
+from yarrow.container.operators.event_time_order.keyed_rows_by_time import KeyedRowsByTime
+from yarrow.runtime.data.serializers.nested import TupleColumns
+
+_keys = st.lists(st.integers(0, 3)) | st.lists(st.sampled_from(["a", 1, (2, "b"), None]))
+
+
+def stored(rows: list[tuple[Any, int]], number: int, as_columns: bool) -> dict[Any, dict[Any, Any]]:
+    """By the start of a second and key; each key once."""
+    waiting = KeyedRowsByTime()
+    for place, (key, time) in enumerate(rows):
+        waiting.add(key, time, (place, "row"))
+    found = {}
+    for second, keys, lists in heap_buffer._stored(waiting.freeze(), number, as_columns):
+        assert len(keys) == len(set(keys)) == len(lists)
+        assert all(type(each) is (TupleColumns if as_columns else list) for each in lists)
+        assert second.start not in found
+        found[second.start] = dict(
+            zip(keys, (each.tuples() if as_columns else each for each in lists), strict=True)
+        )
+    return found
+
+
+@pytest.mark.parametrize("as_columns", [True, False])
+@given(_keys, st.data())
+def test_rows_are_stored_by_second_and_key_in_the_order_in_which_they_leave(
+    as_columns: bool, keys: list[Any], data: st.DataObject
+) -> None:
+    times = data.draw(st.lists(st.integers(-1500, 2500), min_size=len(keys), max_size=len(keys)))
+    rows = list(zip(keys, times, strict=True))
+    expected: dict[int, dict[Any, list[Any]]] = {}
+    in_order = sorted(range(len(rows)), key=lambda place: rows[place][1])
+    for number, place in enumerate(in_order, 7):
+        key, time = rows[place]
+        of_second = expected.setdefault(time // 1000 * 1000, {})
+        of_second.setdefault(key, []).append((time, number, (place, "row")))
+    assert stored(rows, 7, as_columns) == expected
