@@ -51,11 +51,15 @@ class FinalOutcome(msgspec.Struct, frozen=True):
     status: JobStatus
     #: True = the job failed by an error that no restart could have helped: the user mends the cause and starts again.
     by_final_error: bool = False
+    #: The message of that error.
+    why: str = ""
 
     @staticmethod
     def of(status: JobStatus, cause: FailureCause | None) -> FinalOutcome:
         """The outcome of a job with that status, and that cause if it FAILED."""
-        return FinalOutcome(status, status is JobStatus.FAILED and cause is not None and cause.is_final)
+        if status is JobStatus.FAILED and cause is not None and cause.is_final:
+            return FinalOutcome(status, by_final_error=True, why=cause.message)
+        return FinalOutcome(status)
 
 
 def outlives(outcome: FinalOutcome, retention: ExternalizedCheckpointRetention) -> bool:

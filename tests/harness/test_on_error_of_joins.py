@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from yarrow.common.time import Time
 from yarrow.common.typeinfo import Types
-from yarrow.datastream import DataStream, ProcessJoinFunction
+from yarrow.datastream import DataStream, OutputTag, ProcessJoinFunction
 from yarrow.datastream.connectors import DeadLetter
 from yarrow.datastream.connectors.dead_letters import PAIR_OF_INPUTS, RECORD_PICKLED, RECORD_TYPED
 from yarrow.datastream.window import TumblingEventTimeWindows
@@ -20,6 +20,7 @@ from yarrow.runtime.data.keys import encode_key
 from yarrow.runtime.data.serializers.serializers import serializer_for
 from yarrow.testing.operator_harness import FragmentFailedError, OperatorHarness
 
+ASIDE = OutputTag("aside")
 PAIR = Types.TUPLE([Types.STRING(), Types.LONG()])
 #: A key and a number.
 Row = tuple[str, int]
@@ -176,6 +177,28 @@ def test_a_letter_tells_both_rows_the_key_and_the_time() -> None:
         assert first.record_type == str(Types.TUPLE([PAIR, PAIR]))
         metrics = {name: value for name, value in harness.metrics().items() if "numRecordsInErrors" in name}
         assert [*metrics.values()] == [2]
+
+
+class ChangingAside(ProcessJoinFunction[Any, Any, Any]):
+    """Changes a list after it has given it to a side output."""
+
+    def process_element(self, left: Any, right: Any, ctx: Any) -> Iterator[Any]:
+        made = [1]
+        yield ASIDE, made
+        made.append(2)
+        yield 3
+
+
+def test_a_side_output_is_as_it_was_emitted() -> None:
+    def fragment(a: DataStream, b: DataStream) -> list[DataStream]:
+        joined = JOINS["interval"](a, b).process(ChangingAside(), Types.LONG()).on_error("skip")
+        return [joined, joined.get_side_output(ASIDE)]
+
+    with OperatorHarness(fragment, inputs=2, types=[PAIR, PAIR]) as harness:
+        harness.push(("a", 1), timestamps=[1])
+        harness.push(("a", 1), timestamps=[1], input=1)
+        ended(harness)
+        assert (harness.outputs(0), harness.outputs(1)) == ([3], [[1]])
 
 
 def test_past_a_bound_the_job_fails() -> None:

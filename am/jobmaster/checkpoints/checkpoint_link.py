@@ -253,8 +253,7 @@ class CheckpointLink:
         """Deletes the checkpoints that must not outlive the ended job, and waits for pending writes and deletions."""
         self.observe()
         self.stop()
-        failure = self._graph.failure
-        outcome = FinalOutcome.of(self._graph.status, failure)
+        outcome = FinalOutcome.of(self._graph.status, self._graph.failure)
         for dropped in self._coordinator.store.end(outcome, self._settings.retention):
             for action in self._coordinator.dropped(dropped):
                 self._do(action)
@@ -262,13 +261,9 @@ class CheckpointLink:
             await asyncio.gather(*self._work, return_exceptions=True)
         kept = self._coordinator.store.all
         await self._storage.clean_up([each.checkpoint_id for each in kept])
-        if (
-            failure is not None
-            and outcome.by_final_error
-            and self._settings.storage is not StorageKind.CUSTOM
-        ):
+        if outcome.by_final_error and self._settings.storage is not StorageKind.CUSTOM:
             own = {each.pointer for each in kept if each.pointer and each.owned and not each.claimed}
-            await self._storage.mark_kept({posixpath.dirname(pointer) for pointer in own}, failure.message)
+            await self._storage.mark_kept({posixpath.dirname(pointer) for pointer in own}, outcome.why)
 
     @property
     def left_some(self) -> bool:

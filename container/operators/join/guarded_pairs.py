@@ -23,7 +23,7 @@ class GuardedPairs:
     def __init__(
         self, process: ProcessPair, failed: FailedRecords, copier: Callable[[Any], Any] | None
     ) -> None:
-        """`copier` copies a result that could change; None = no result can."""
+        """`copier` copies a result that could change; None = object reuse is on."""
         self._process = process
         self._failed = failed
         self._copier = copier

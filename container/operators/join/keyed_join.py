@@ -28,7 +28,7 @@ from yarrow.container.state.timers import OperatorTimerService
 from yarrow.datastream.output_tag import OutputTag
 from yarrow.runtime.common.late_records import LatePlace, LateRemedy
 from yarrow.runtime.data.elements import MAX_TIMESTAMP, MIN_TIMESTAMP
-from yarrow.runtime.data.immutability import copier_for
+from yarrow.runtime.data.immutability import copier_for, freeze_or_copy
 from yarrow.runtime.graph.data_set_spec import JoinKind
 from yarrow.runtime.graph.join_spec import KeyedJoinOperator
 
@@ -79,8 +79,8 @@ class KeyedJoiningOperator(HeldBackTimeOperator, StoredTimeOperator, FunctionOpe
         # Most processes leave out no pairs.
         from yarrow.container.operators.join.guarded_pairs import GuardedPairs
 
-        output_type = declared_type(self.context.descriptor.output_type)
-        copier = None if self.context.environment.object_reuse else copier_for(output_type)
+        # The declared type tells nothing of values for side outputs.
+        copier = None if self.context.environment.object_reuse else freeze_or_copy
         left_key, right_key = self._selectors
         self.failed.keyed_by(lambda pair: right_key(pair[1]) if pair[0] is None else left_key(pair[0]))
         return GuardedPairs(process, self.failed, copier).process

@@ -79,7 +79,11 @@ class DeadLetter(NamedTuple):
 
     def to_json(self) -> str:
         """Return the letter as one line: an object of its fields, in which bytes are base64."""
-        return msgspec.json.encode(self._asdict()).decode()
+        fields = {
+            name: encodable(value) if isinstance(value, str) else value
+            for name, value in self._asdict().items()
+        }
+        return msgspec.json.encode(fields).decode()
 
     @staticmethod
     def from_json(line: str | bytes) -> DeadLetter:
@@ -97,6 +101,11 @@ class DeadLetter(NamedTuple):
     def text(self) -> str:
         """The record as text; bytes that are no UTF-8 are replaced."""
         return "" if self.raw is None else self.raw.decode("utf-8", "replace")
+
+
+def encodable(text: str) -> str:
+    """Return a text that UTF-8 can hold: lone surrogates, which an error may quote, are written as escapes."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def strictest(handlings: Iterable[ErrorHandling]) -> ErrorHandling:

@@ -76,10 +76,11 @@ def test_a_job_that_failed_by_a_final_error_keeps_its_checkpoints(
     retention: ExternalizedCheckpointRetention,
 ) -> None:
     failed = FailureCause(exception_name="Lost", message="rows are lost", stacktrace="", is_final=True)
-    assert outlives(FinalOutcome.of(JobStatus.FAILED, failed), retention)
+    outcome = FinalOutcome.of(JobStatus.FAILED, failed)
+    assert outcome.why == "rows are lost" and outlives(outcome, retention)
     store = CompletedCheckpointStore(1, SharedStateRegistry())
     store.add(checkpoint(3, owned=True))
-    assert store.end(FinalOutcome.of(JobStatus.FAILED, failed), retention) == [] and store.has(3)
+    assert store.end(outcome, retention) == [] and store.has(3)
     again = msgspec.structs.replace(failed, is_final=False)
     for status, cause in ((JobStatus.FAILED, again), (JobStatus.FAILED, None), (JobStatus.CANCELED, failed)):
         assert FinalOutcome.of(status, cause) == FinalOutcome(status), "its retention decides"

@@ -27,6 +27,7 @@ from yarrow.runtime.common.ids import OperatorID
 from yarrow.runtime.config.options.execution import ClaimMode
 from yarrow.runtime.data.checkpoint_options import CheckpointLocation, SnapshotKind
 from yarrow.runtime.graph.job_graph import JobGraph
+from yarrow.runtime.ha.stored_files import CHECKPOINTS_FOLDER, KEPT_FILE, remove_stored_files
 from yarrow.runtime.snapshot.errors import SnapshotStorageError
 from yarrow.runtime.snapshot.handles import (
     CheckpointMetadata,
@@ -345,7 +346,7 @@ def test_pickled_state_needs_the_secret_with_which_it_was_written(tmp_path: Path
         (FinalOutcome(JobStatus.CANCELED), _DELETED_ON_CANCELLATION, set()),
         (FinalOutcome(JobStatus.FAILED), _DELETED_ON_CANCELLATION, {"chk-3", "chk-4"}),
         (FinalOutcome(JobStatus.FAILED), _NEVER_KEPT, set()),
-        (FinalOutcome(JobStatus.FAILED, by_final_error=True), _NEVER_KEPT, {"chk-3", "chk-4"}),
+        (FinalOutcome(JobStatus.FAILED, by_final_error=True), _NEVER_KEPT, {"chk-3", "chk-4", KEPT_FILE}),
     ],
 )
 def test_what_a_master_had_no_time_to_remove_goes_unless_it_is_to_outlive_the_job(
@@ -371,6 +372,22 @@ def test_what_a_master_had_no_time_to_remove_goes_unless_it_is_to_outlive_the_jo
     assert there - {"shared", "taskowned"} == left
     assert folder.exists() == bool(left), "shared files go with the last checkpoint"
     assert Path(theirs).exists()
+
+
+def test_what_stays_behind_a_final_error_survives_the_end_of_the_cluster_id(tmp_path: Path) -> None:
+    """The former master had recorded the end of the job, and died before it marked the folder."""
+    checkpoints = tmp_path / CHECKPOINTS_FOLDER
+    recovery = InMemoryCheckpointRecovery()
+    store = recovery.of_job(JOB.job_id)
+    store.add(3, saved(checkpoints, keyed(), kind=SnapshotKind.CHECKPOINT, number=3))
+    savepoint = saved(checkpoints / "theirs", keyed(), number=2)
+    store.add(2, savepoint, owned=False)
+    outcome = FinalOutcome(JobStatus.FAILED, by_final_error=True, why="rows are lost")
+    remove_checkpoints(JOB, on_files(checkpoints), outcome, recovery)
+    remove_stored_files(str(tmp_path))
+    assert [folder.name for folder in checkpoints.iterdir()] == [JOB.job_id]
+    assert (checkpoints / JOB.job_id / "chk-3" / "_metadata").exists()
+    assert (checkpoints / JOB.job_id / KEPT_FILE).read_text() == "rows are lost\n"
 
 
 def test_what_an_earlier_job_of_the_same_id_has_kept_stays(tmp_path: Path) -> None:

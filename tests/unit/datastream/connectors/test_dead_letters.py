@@ -125,6 +125,12 @@ def test_a_letter_is_a_line_of_json_and_comes_back() -> None:
     assert older == DeadLetter("f", 3, b"a", "e")
 
 
+def test_an_error_may_quote_text_that_utf_8_cannot_hold() -> None:
+    letter = DeadLetter("f-\udcff", 1, b"x", "no \ud800", traceback="ValueError: no \ud800")
+    shown = letter._replace(split="f-\\udcff", error="no \\ud800", traceback="ValueError: no \\ud800")
+    assert DeadLetter.from_json(letter.to_json()) == shown
+
+
 @pytest.mark.parametrize(
     ("line", "expected"),
     [

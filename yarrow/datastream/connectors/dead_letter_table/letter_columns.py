@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from yarrow.common.serialization import BulkWriterFactory
-from yarrow.datastream.connectors.dead_letters import DeadLetter
+from yarrow.datastream.connectors.dead_letters import DeadLetter, encodable
 from yarrow.datastream.formats.columnar_files import ColumnarBulkWriter
 
 _TIME: Final = pa.timestamp("ms", "UTC")
@@ -64,7 +64,9 @@ def _cell(letter: DeadLetter, name: str) -> Any:
     value = getattr(letter, name)
     if name == "headers":
         return [{"name": header, "value": content} for header, content in value]
-    return None if name in _NOTHING and value == _NOTHING[name] else value
+    if name in _NOTHING and value == _NOTHING[name]:
+        return None
+    return encodable(value) if isinstance(value, str) else value
 
 
 def _values(batch: pa.RecordBatch, name: str) -> list[Any]:

@@ -47,6 +47,11 @@ def test_letters_come_back(letters: list[DeadLetter]) -> None:
     assert letters_of_batch(batch_of_letters(letters)) == letters
 
 
+def test_an_error_may_quote_text_that_utf_8_cannot_hold() -> None:
+    letter = DeadLetter("f", 1, b"x", "no \ud800")
+    assert letters_of_batch(batch_of_letters([letter])) == [letter._replace(error="no \\ud800")]
+
+
 def test_each_field_of_a_letter_is_a_column() -> None:
     assert sorted(LETTER_COLUMNS.names) == sorted(DeadLetter._fields)
     row = batch_of_letters([DeadLetter("", -1, b"row", "bad")]).to_pylist()[0]
