@@ -264,6 +264,21 @@ def test_rows_without_a_time_fail_the_job() -> None:
         harness.run()
 
 
+def test_an_assigner_that_gives_no_windows_fails_the_job() -> None:
+    class Forgets(TumblingEventTimeWindows):
+        def assign_windows(self, element: Any, timestamp: int, context: Any) -> Any:
+            return None
+
+    with (
+        pytest.raises(FragmentFailedError, match="Forgets gave None: assign_windows must return the windows"),
+        OperatorHarness(
+            lambda s: by_key(s).window(Forgets(10, 0)).reduce(add).on_error("skip"), types=[PAIR]
+        ) as harness,
+    ):
+        harness.push(("a", 1), timestamps=[1])
+        harness.run()
+
+
 def test_state_of_the_fast_operator_is_taken_up() -> None:
     def plain(stream: DataStream) -> list[DataStream]:
         return without(lateness(WINDOWS["tumbling"](stream)).aggregate(Numbers()).uid("the windows"))

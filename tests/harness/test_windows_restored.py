@@ -340,6 +340,25 @@ def test_a_timer_below_the_watermark_waits_for_the_next_one_behind_a_restore_too
     assert all(not subtask.keyed for subtask in state.subtasks.values())
 
 
+def test_a_timer_set_behind_a_restore_without_due_timers_waits_for_the_next_watermark() -> None:
+    job = RestartedJob(continuous)
+    job.start(1, "hashmap")
+    job.watermark(50)
+    job.stop(CANONICAL)
+    job.start(1, "hashmap")
+    job.push([(1, 1)], [5])
+    # The inputs begin below the restored watermark, and a second restore comes before they have passed it.
+    job.watermark(40)
+    assert job.take() == []
+    job.stop(CANONICAL)
+    job.start(1, "hashmap")
+    job.watermark(40)
+    assert job.take() == []
+    job.watermark(51)
+    assert [row for row, _ in job.take()] == [(1, 0, 100, (1,))] * 2
+    job.stop(CANONICAL)
+
+
 @pytest.mark.parametrize("rescaled", [1, 2])
 def test_timers_that_were_firing_go_on_and_those_that_waited_wait(rescaled: int) -> None:
     """One of two subtasks is cut while it fires, the other one has timers below its watermark."""

@@ -15,7 +15,12 @@ from yarrow.container.operators.registry import runs
 from yarrow.container.operators.window.merging_windows import Merge, MergingWindowSet, require_end_behind
 from yarrow.container.operators.window.window_contents import copier_of
 from yarrow.container.operators.window.window_operator import MOST_EMPTY, WindowingOperator
-from yarrow.container.operators.window.window_rules import checked_result, checked_window, is_row_late
+from yarrow.container.operators.window.window_rules import (
+    checked_result,
+    checked_window,
+    is_row_late,
+    listed_windows,
+)
 from yarrow.container.operators.window.windowing_base import Results
 from yarrow.container.protocol.failure import OperatorFailure, short_record
 from yarrow.container.state.value_table import MISSING
@@ -71,7 +76,8 @@ class GuardedWindowingOperator(WindowingOperator):
         stamp = MIN_TIMESTAMP if timestamp is None else timestamp
         windows: list[Any] | None = None
         try:
-            windows = list(self._assigner.assign_windows(row, stamp, self._assigner_context))
+            found = self._assigner.assign_windows(row, stamp, self._assigner_context)
+            windows = listed_windows(found, self._assigner)
             for window in windows:
                 checked_window(window, self._window_type, self._assigner)
             steps = self._tried(windows, row, stamp)

@@ -98,6 +98,9 @@ class WindowingOperator(WindowingBase):
             spec, context, self._contents.values.tables, self._timers, event_time=self._event_time
         )
         self._cleanups = self._timers.event_timers if self._event_time else self._timers.processing_timers
+        if not self._has_due_timers:
+            # A timer that a trigger sets from now on waits for the next watermark.
+            self._waiting.end()
         #: A restored operator fires what its watermark had made due before it takes a row.
         self._owes_timers = self.event_timers_due
 
