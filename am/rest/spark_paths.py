@@ -20,10 +20,11 @@ _PAGES: Final = frozenset(
 _API: Final = ("api", "v1", "applications")
 #: Segments that end jobs, look into the driver's threads and heap, or read files.
 _REFUSED: Final = frozenset({"kill", "threadDump", "heapHistogram", "threads", "logs"})
-#: The Content-Security-Policy of a page for which an older Spark sends none: its pages have scripts in their HTML.
+#: The Content-Security-Policy of every page; that of Spark's own comes on top, and can only forbid more. A SparkDriver
+#: must not loosen it. The pages of an older Spark have scripts in their HTML.
 PAGE_POLICY: Final = (
     "default-src 'self'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; img-src 'self' data:;"
-    " object-src 'none'; base-uri 'self'; frame-ancestors 'self'"
+    " object-src 'none'; base-uri 'self'; form-action 'self'; frame-ancestors 'self'"
 )
 _SEGMENT: Final = re.compile(r"[A-Za-z0-9_~-][A-Za-z0-9._~-]*")
 _QUERY: Final = re.compile(r"[!-~]*")

@@ -103,6 +103,8 @@ def _install() -> None:
     def crashed(number: int) -> None:
         # The next crash, or the end of this function, is the end.
         library.signal(number, None)
+        # The program may catch this signal itself, by a handler for which a crashed interpreter has no time.
+        library.signal(int(signal.SIGALRM), None)
         library.alarm(_LAST_SECONDS)
         faulthandler.dump_traceback(2, all_threads=False)
         words = _Present.words

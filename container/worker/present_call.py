@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import reprlib
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence, Sized
+from itertools import islice
 from types import FrameType, WrapperDescriptorType
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from yarrow.container.codegen.code_writer import CompiledCode
 from yarrow.container.protocol.failure import is_engine_file
 from yarrow.container.worker.log_origin import as_operator
 
+T = TypeVar("T")
 #: Most characters of a record.
 _LONGEST_RECORD: Final = 300
 #: Most frames of the user's that are shown.
@@ -92,8 +94,33 @@ class _Shown(reprlib.Repr):
         self.maxlist = self.maxdict = 8
         self.maxtuple = 12
 
+    # Those of the base class sort, and look up: both would call methods of the program's keys.
+    def repr_dict(self, x: dict[Any, Any], level: int) -> str:
+        items = [
+            f"{self.repr1(k, level - 1)}: {self.repr1(v, level - 1)}"
+            for k, v in self._first(x.items(), level)
+        ]
+        return f"{{{', '.join(items + self._rest(x, level))}}}"
+
+    def repr_set(self, x: set[Any], level: int) -> str:
+        items = [self.repr1(item, level - 1) for item in self._first(x, level)]
+        return f"{{{', '.join(items + self._rest(x, level))}}}" if x else "set()"
+
+    def repr_frozenset(self, x: frozenset[Any], level: int) -> str:
+        items = [self.repr1(item, level - 1) for item in self._first(x, level)]
+        return f"frozenset({{{', '.join(items + self._rest(x, level))}}})" if x else "frozenset()"
+
+    def _first(self, items: Iterable[T], level: int) -> Iterator[T]:
+        return islice(items, self.maxdict if level > 0 else 0)
+
+    def _rest(self, x: Sized, level: int) -> list[str]:
+        return ["..."] if len(x) > (self.maxdict if level > 0 else 0) else []
+
     def repr_instance(self, x: object, level: int) -> str:
         kind = type(x)
+        if isinstance(x, tuple):
+            # A named tuple, whose own text is the program's to write.
+            return f"{kind.__name__}{self.repr_tuple(tuple(tuple.__iter__(x)), level)}"
         if isinstance(kind.__repr__, WrapperDescriptorType) and not isinstance(x, list | tuple | dict | set):
             return super().repr_instance(x, level)
         fields = getattr(x, "__dict__", None)

@@ -49,7 +49,8 @@ async def _page(access: ClusterAccess, request: Request, job_id: str, page: str)
     asked = SparkPageRequest(path=spark_path(page), query=spark_query(request.url.query), base=base)
     found = await access.services.dispatcher.request_spark_page(job, asked)
     headers = {
-        "content-security-policy": found.policy or PAGE_POLICY,
+        # A browser obeys all policies of a list.
+        "content-security-policy": f"{PAGE_POLICY}, {found.policy}" if found.policy else PAGE_POLICY,
         "cache-control": found.caching or "no-store",
     }
     if found.location:

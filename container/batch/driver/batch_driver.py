@@ -46,6 +46,8 @@ from yarrow.runtime.rpc.messages import (
 _log = logging.getLogger(__name__)
 _FIRST_PAUSE: Final = 0.1
 _LONGEST_PAUSE: Final = 5.0
+#: Pages of Spark's that are read at a time: fewer than the endpoint has threads.
+_PAGE_READS: Final = 2
 #: Asks Spark for one of its own pages, and blocks.
 ReadPage = Callable[[SparkPageRequest], SparkPage]
 
@@ -83,6 +85,8 @@ class BatchDriver(RpcEndpoint):
         self._idle.set()
         self._make_run: MakeRun | None = None
         self._read_page: ReadPage | None = None
+        #: Java that stands still must not hold all threads: new tokens need one.
+        self._page_reads = asyncio.Semaphore(_PAGE_READS)
         #: What the master has sent last.
         self.tokens = NewestTokens()
         #: Hands the tokens of this process's file to Spark, and blocks.
@@ -231,7 +235,8 @@ class BatchDriver(RpcEndpoint):
             raise NoSparkPagesError(
                 f"the driver {self._bootstrap.driver_id} shows no pages of Spark's ({SPARK_UI_ENABLED.key})"
             )
-        return await self.run_blocking(self._read_page, request)
+        async with self._page_reads:
+            return await self.run_blocking(self._read_page, request)
 
     async def release(self, cause: str) -> Acknowledge:
         self.finish(cause)

@@ -9,6 +9,7 @@ not let a page change anything.
 from __future__ import annotations
 
 import base64
+import contextlib
 import hashlib
 import hmac
 import http.client
@@ -21,6 +22,7 @@ import msgspec
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import SparkSession
 
+from yarrow.common.values.secret_keys import SECRET_NAMES
 from yarrow.container.batch.spark.settings import LOOPBACK
 from yarrow.runtime.common.clock import Clock
 from yarrow.runtime.rpc.batch_gateways import NoSparkPagesError
@@ -33,8 +35,8 @@ _KEY_BYTES: Final = 32
 _TOKEN_SECONDS: Final = 60
 #: Seconds for an answer of Spark's server.
 _READ_SECONDS: Final = 60.0
-#: What Spark hides by itself, and credentials.
-_REDACTED: Final = "(?i)secret|password|token|access[.]?key|credential"
+#: What Yarrow hides everywhere; what Spark hides by itself is among it.
+_REDACTED: Final = f"(?i){SECRET_NAMES}"
 _REDACTION: Final = "spark.redaction.regex"
 
 
@@ -116,12 +118,18 @@ class SparkPages:
             spark.startTime(),
             spark.version(),
         )
-        pages.setAppId(spark.applicationId())
-        sql = self._session._jsparkSession.sharedState().statusStore()
-        jvm.org.apache.spark.sql.execution.ui.SQLTab(sql, pages)
-        pages.bind()
-        pages.attachAllHandlers()
-        return int(pages.boundPort())
+        try:
+            pages.setAppId(spark.applicationId())
+            sql = self._session._jsparkSession.sharedState().statusStore()
+            jvm.org.apache.spark.sql.execution.ui.SQLTab(sql, pages)
+            pages.bind()
+            pages.attachAllHandlers()
+            return int(pages.boundPort())
+        except Py4JError:
+            # The next request starts another server: this one must not stay behind it.
+            with contextlib.suppress(Py4JError):
+                pages.stop()
+            raise
 
     def _ask(self, request: SparkPageRequest) -> SparkPage:
         connection = http.client.HTTPConnection(LOOPBACK, self._port, timeout=_READ_SECONDS)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-__all__ = ["REDACTED", "is_secret_key", "names_secret", "shown_value"]
+__all__ = ["REDACTED", "SECRET_NAMES", "is_secret_key", "names_secret", "shown_value"]
 
 #: The text in place of a secret value, as in Flink.
 REDACTED: Final = "******"
@@ -17,13 +17,13 @@ REDACTED: Final = "******"
 #: Parts of names, without regard to case. Flink hides keys that hold `password`, `secret`, `fs.azure.account.key`,
 #: `apikey`, `api-key`, `auth-params`, `service-key`, `token`, `basic-auth`, `jaas.config` and `http-headers`.
 #: The others are names that clouds, databases and libraries use. Options about delegation tokens that hold no
-#: token stay visible.
-_SECRET: Final = re.compile(
+#: token stay visible. A regular expression that Java reads as Python does.
+SECRET_NAMES: Final = (
     r"secret|passw(or)?d|passphrase|(?<![a-z])pwd(?![a-z])|token(?!s\.enabled|s\.renewal|\.services)|credential"
     r"|api[-_.]?key|access[-_.]?key|account[-_.]?key|private[-_.]?key|service[-_.]?key|auth-params|jaas\.config|sasl\.jaas"
-    r"|basic-auth|http-headers",
-    re.IGNORECASE,
+    r"|basic-auth|http-headers"
 )
+_SECRET: Final = re.compile(SECRET_NAMES, re.IGNORECASE)
 
 
 def is_secret_key(key: str) -> bool:

@@ -11,7 +11,7 @@ from tests.unit.am.rest.fakes import JOB, FakeCluster
 from tests.unit.am.rest.test_checkpoint_paths import run
 from yarrow.am.rest.errors import BadRequestError, NotFoundError
 from yarrow.am.rest.services import EntranceKind, RestSettings, token_hash
-from yarrow.am.rest.spark_paths import redirected, spark_path, spark_query
+from yarrow.am.rest.spark_paths import PAGE_POLICY, redirected, spark_path, spark_query
 from yarrow.runtime.rpc.messages import SparkPage, SparkPageRequest
 
 BASE = f"/jobs/{JOB}/spark"
@@ -89,16 +89,17 @@ def test_a_redirection_stays_below_the_job() -> None:
     assert redirected("https://elsewhere", BASE) == f"{BASE}/"
 
 
-def test_a_page_comes_from_the_jobs_driver_with_its_own_policy(tmp_path: Path) -> None:
+def test_a_page_comes_from_the_jobs_driver_under_both_policies(tmp_path: Path) -> None:
     async def body(cluster: FakeCluster, client: AsyncClient) -> None:
         cluster.dispatcher.spark_page = SparkPage(
-            status=200, media_type="text/html;charset=utf-8", body=b"<p>jobs", policy="default-src 'self'"
+            status=200, media_type="text/html;charset=utf-8", body=b"<p>jobs", policy="default-src *"
         )
         for prefix in ("", "/v1"):
             answer = await client.get(f"{prefix}{BASE}/jobs/?id=0&x=%C3%A4")
             assert (answer.status_code, answer.text) == (200, "<p>jobs")
             assert answer.headers["content-type"] == "text/html;charset=utf-8"
-            assert answer.headers["content-security-policy"] == "default-src 'self'"
+            policies = answer.headers["content-security-policy"].split(", ")
+            assert policies == [PAGE_POLICY, "default-src *"], "the driver's policy loosens nothing"
             assert answer.headers["cache-control"] == "no-store"
         asked = SparkPageRequest(path="/jobs/", query="id=0&x=%C3%A4", base=BASE)
         assert cluster.dispatcher.asked_pages == [asked, asked]

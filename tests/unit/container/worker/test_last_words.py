@@ -8,11 +8,12 @@ import signal
 import threading
 from collections.abc import Callable, Iterable
 from decimal import Decimal
-from typing import Any
+from typing import Any, ClassVar, NamedTuple
 
 import pytest
 
 from yarrow.container.codegen.code_writer import CodeWriter, CompiledCode
+from yarrow.container.worker import last_words
 from yarrow.container.worker.last_words import LastWords
 from yarrow.container.worker.present_call import PresentCall, RunningCode, shown_record
 
@@ -129,3 +130,68 @@ def test_records_are_shown_without_user_code() -> None:
     assert shown_record((1, [Guarded()])) == "(1, [Guarded(name='pen', price=Decimal('1.5'))])"
     assert shown_record("a\nb") == "'a\\nb'" and len(shown_record("x" * 10_000)) <= 300
     assert shown_record({"k": (1, None)}) == "{'k': (1, None)}"
+
+
+class Ordered:
+    """A key whose methods must not be called by another thread."""
+
+    calls: ClassVar[list[str]] = []
+
+    def __init__(self) -> None:
+        self.name = "pen"
+
+    def __repr__(self) -> str:
+        raise AssertionError("user code was called")
+
+    def __hash__(self) -> int:
+        self.calls.append("hash")
+        return 1
+
+    def __eq__(self, other: object) -> bool:
+        self.calls.append("eq")
+        return self is other
+
+    def __lt__(self, other: object) -> bool:
+        self.calls.append("lt")
+        return True
+
+
+class Point(NamedTuple):
+    x: int
+    y: int
+
+
+def test_keys_of_dicts_and_sets_are_neither_compared_nor_looked_up() -> None:
+    keys = Ordered(), Ordered()
+    held = dict.fromkeys(keys, 1), set(keys), frozenset(keys)
+    Ordered.calls.clear()
+    shown = [shown_record(each) for each in held]
+    assert Ordered.calls == []
+    pen = "Ordered(name='pen')"
+    assert shown == [
+        f"{{{pen}: 1, {pen}: 1}}",
+        f"{{{pen}, {pen}}}",
+        f"frozenset({{{pen}, {pen}}})",
+    ]
+    assert (shown_record({}), shown_record(set()), shown_record(frozenset())) == (
+        "{}",
+        "set()",
+        "frozenset()",
+    )
+    assert shown_record(set(range(20))) == "{0, 1, 2, 3, 4, 5, 6, 7, ...}"
+
+
+def test_a_named_tuple_is_shown_with_its_values() -> None:
+    assert shown_record(Point(1, 2)) == "Point(1, 2)"
+
+
+def catch_alarms(record: list[Any]) -> None:
+    signal.signal(signal.SIGALRM, lambda *_: None)
+    crash(record)
+
+
+def test_a_crash_ends_the_process_though_the_program_catches_alarms(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(last_words, "_LAST_SECONDS", 1)
+    # A last word that never ends.
+    monkeypatch.setattr(LastWords, "dying", lambda *_: threading.Event().wait())
+    assert last_word(catch_alarms)[1] & 0x7F == signal.SIGALRM

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,9 +16,16 @@ from yarrow.container.protocol.failure import failure_cause
 from yarrow.runtime.common.clock import ManualClock
 from yarrow.runtime.common.ids import JobID, JobMasterID, ResourceID
 from yarrow.runtime.rpc.bootstrap import PemIdentity, SparkDriverBootstrap
-from yarrow.runtime.rpc.messages import Acknowledge, BatchSubmission, FailureCause
+from yarrow.runtime.rpc.messages import (
+    Acknowledge,
+    BatchSubmission,
+    FailureCause,
+    SparkPage,
+    SparkPageRequest,
+)
 
 JOB = JobID("1" * 32)
+LIMIT = 60.0
 
 
 class Master:
@@ -86,5 +94,29 @@ def test_a_run_that_fails_because_its_driver_ends_is_no_failure_of_the_job(
         await settled()
         assert len(master.failures) == (0 if ends else 1)
         await driver.stop()
+
+    run(body())
+
+
+def test_pages_that_do_not_answer_leave_threads_for_new_tokens(tmp_path: Path) -> None:
+    async def body() -> None:
+        driver = driver_for(Master(), tmp_path)
+        await driver.start()
+        answers = threading.Event()
+
+        def read_page(request: SparkPageRequest) -> SparkPage:
+            answers.wait()
+            return SparkPage(status=200, media_type="", body=b"")
+
+        driver._read_page = read_page
+        request = SparkPageRequest(path="/jobs/", base="")
+        reads = [asyncio.ensure_future(driver.read_spark_page(request)) for _ in range(8)]
+        try:
+            await settled()
+            assert await asyncio.wait_for(driver.run_blocking(lambda: "taken"), LIMIT) == "taken"
+        finally:
+            answers.set()
+            await asyncio.gather(*reads)
+            await driver.stop()
 
     run(body())

@@ -7,8 +7,15 @@ import hashlib
 import hmac
 import json
 import re
+from unittest.mock import MagicMock
 
-from yarrow.container.batch.spark.spark_pages import page_settings, signed_token
+import pytest
+from py4j.protocol import Py4JError
+
+from yarrow.container.batch.spark.spark_pages import SparkPages, page_settings, signed_token
+from yarrow.runtime.common.clock import ManualClock
+from yarrow.runtime.rpc.batch_gateways import NoSparkPagesError
+from yarrow.runtime.rpc.messages import SparkPageRequest
 
 KEY = bytes(range(32))
 
@@ -42,8 +49,24 @@ def test_a_program_can_only_hide_more() -> None:
         "aws.access.key",
         "db.password",
         "credentials",
+        "spark.hadoop.fs.azure.account.key.store.blob.core.windows.net",
+        "ssl.key.passphrase",
+        "maps.api-key",
+        "properties.sasl.jaas.config",
         "price",
     ):
         assert hidden.search(name), name
     assert not hidden.search("spark.app.name")
     assert page_settings("key", "")["spark.redaction.regex"] in pattern
+
+
+def test_pages_that_start_in_part_are_stopped() -> None:
+    session = MagicMock()
+    context = session.sparkContext
+    context._jsc.sc().conf().clone().get.return_value = ""
+    pages = context._jvm.org.apache.spark.ui.SparkUI.create.return_value
+    pages.attachAllHandlers.side_effect = Py4JError("no such method")
+    with pytest.raises(NoSparkPagesError, match="did not start: no such method"):
+        SparkPages(session, ManualClock(), 1000).read(SparkPageRequest(path="/jobs/", base=""))
+    pages.bind.assert_called_once()
+    pages.stop.assert_called_once()
