@@ -84,5 +84,5 @@ def final_cause(cause: FailureCause, latest: CompletedCheckpoint | None) -> Fail
         told = f"{what} of the job was in the master's memory alone, and is lost. Set {checkpointing.DIRECTORY.key}"
     trace = cause.stacktrace.rstrip() or f"{cause.exception_name}: {cause.message}"
     return msgspec.structs.replace(
-        cause, message=f"{cause.message}. {told}", stacktrace=f"{trace}\n{told}.\n"
+        cause, message=f"{cause.message.removesuffix('.')}. {told}", stacktrace=f"{trace}\n{told}.\n"
     )

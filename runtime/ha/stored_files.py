@@ -54,4 +54,11 @@ def _jobs_that_keep(files: FileSystem, checkpoints: str) -> set[str]:
         jobs = files.list(checkpoints)
     except FileNotFoundError:
         return set()
-    return {job.name for job in jobs if exists(files, join(job.path, KEPT_FILE))}
+    return {job.name for job in jobs if _keeps(files, job.path)}
+
+
+def _keeps(files: FileSystem, job_folder: str) -> bool:
+    """Whether checkpoints of a failed job are still there: a later job may have claimed and deleted them."""
+    if not exists(files, join(job_folder, KEPT_FILE)):
+        return False
+    return any(entry.name != KEPT_FILE for entry in files.list(job_folder))

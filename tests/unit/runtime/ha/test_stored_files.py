@@ -38,3 +38,13 @@ def test_the_checkpoints_of_a_job_that_keeps_them_stay_alone(tmp_path: Path) -> 
     files = {path for path in folder.rglob("*") if path.is_file()}
     assert files == {kept / KEPT_FILE, kept / "chk-1" / "_metadata"}
     assert (kept / KEPT_FILE).read_text() == "rows are lost\n"
+
+
+def test_a_job_whose_kept_checkpoint_another_job_deleted_keeps_nothing(tmp_path: Path) -> None:
+    folder = stored(tmp_path / "cluster", "first")
+    job = folder / CHECKPOINTS_FOLDER / "first"
+    mark_kept(str(job), "rows are lost")
+    (job / "chk-1" / "_metadata").unlink()
+    (job / "chk-1").rmdir()
+    remove_stored_files(str(folder))
+    assert list(tmp_path.iterdir()) == []

@@ -41,14 +41,17 @@ class RefusedOffsets:
             asked = first
         if first <= asked <= end:
             if self._is_refused_too_long(place, asked):
-                error = _error(place, asked, first, end, reason)
+                error = KafkaOffsetOutOfRangeError(
+                    f"{place}: a broker has refused offset {asked} for {self._seconds:g} s, although the partition has"
+                    f" {first} to {end} ({reason}). Look into the brokers' logs"
+                )
                 # Nothing is lost: the broker may answer the next attempt.
                 error.is_final = False
                 raise error
             _LOG.warning("Kafka: a broker refused offset %d of %s, and is asked again", asked, place)
             return asked
         if self._reset not in {_TO_BEGINNING, _TO_END}:
-            raise _error(place, asked, first, end, reason)
+            raise _lost(place, asked, first, end, reason)
         offset = first if self._reset == _TO_BEGINNING else end
         _LOG.warning(
             "Kafka: %s has no offset %d. It goes on at %d, since auto.offset.reset=%s accepts the loss",
@@ -69,7 +72,7 @@ class RefusedOffsets:
         return now - since >= self._seconds
 
 
-def _error(
+def _lost(
     place: KafkaTopicPartition, asked: int, first: int, end: int, reason: str
 ) -> KafkaOffsetOutOfRangeError:
     return KafkaOffsetOutOfRangeError(
