@@ -29,7 +29,8 @@ class ValueLoop:
             found = None
         if found is not None:
             self._gives_back = _gives_back(found)
-            self._compiled = _loop(function)
+            if not self._gives_back:
+                self._compiled = _loop(function)
 
     def extend(self, results: list[Any], values: Iterable[Any]) -> None:
         """Appends the result of each value. Results from before a failure stay in the list."""

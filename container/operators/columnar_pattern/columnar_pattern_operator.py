@@ -166,10 +166,8 @@ class ColumnarPatternMatchingOperator(MatchingOperator, ColumnarOperator):
 
     def _sequence_matching(self) -> SequenceMatching | None:
         """What runs a plain sequence of steps. Restored matches that wait for others need the table of states."""
-        restored = (self._matches.at(key)[1] for key in self._matches.all_keys())
-        if why_no_plain_sequence(self._pattern, self._matching.max_partial_matches) or any(
-            found is not None and found.complete for found in restored
-        ):
+        most = self._matching.max_partial_matches
+        if why_no_plain_sequence(self._pattern, most) or self._matches.any_complete():
             return None
         if self._fix is copy_flat_row:
             # Each match gets objects of its own.
