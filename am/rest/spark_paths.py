@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from typing import Final
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from yarrow.am.rest.errors import BadRequestError, NotFoundError
 
@@ -28,6 +28,7 @@ PAGE_POLICY: Final = (
 )
 _SEGMENT: Final = re.compile(r"[A-Za-z0-9_~-][A-Za-z0-9._~-]*")
 _QUERY: Final = re.compile(r"[!-~]*")
+_IN_LOCATION: Final = "/?%:@!$&'()*+,;=~"
 _LONGEST_PATH, _LONGEST_QUERY = 1024, 8192
 
 
@@ -65,4 +66,5 @@ def redirected(location: str, base: str) -> str:
     path = parts.path if parts.path.startswith("/") else f"/{parts.path}"
     if path != base and not path.startswith(f"{base}/"):
         path = base + path
-    return path + (f"?{parts.query}" if parts.query else "")
+    # A header has Latin-1 alone; what is escaped already stays so.
+    return quote(f"{path}?{parts.query}" if parts.query else path, safe=_IN_LOCATION)

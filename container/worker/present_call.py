@@ -123,7 +123,11 @@ class _Shown(reprlib.Repr):
             return f"{kind.__name__}{self.repr_tuple(tuple(tuple.__iter__(x)), level)}"
         if isinstance(kind.__repr__, WrapperDescriptorType) and not isinstance(x, list | tuple | dict | set):
             return super().repr_instance(x, level)
-        fields = getattr(x, "__dict__", None)
+        try:
+            # A class of the program may have its own way to find attributes.
+            fields = object.__getattribute__(x, "__dict__")
+        except AttributeError:
+            fields = None
         if type(fields) is not dict or level <= 0:
             return f"<{kind.__name__}>"
         shown = (

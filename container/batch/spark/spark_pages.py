@@ -35,6 +35,9 @@ _KEY_BYTES: Final = 32
 _TOKEN_SECONDS: Final = 60
 #: Seconds for an answer of Spark's server.
 _READ_SECONDS: Final = 60.0
+_READ_BYTES: Final = 65_536
+#: Status codes by which Spark's filter turns a request away.
+_REFUSALS: Final = frozenset({401, 403})
 #: What Yarrow hides everywhere; what Spark hides by itself is among it.
 _REDACTED: Final = f"(?i){SECRET_NAMES}"
 _REDACTION: Final = "spark.redaction.regex"
@@ -137,9 +140,15 @@ class SparkPages:
             target = request.path + (f"?{request.query}" if request.query else "")
             connection.request("GET", target, headers=self._headers(request.base))
             answer = connection.getresponse()
-            body = answer.read(self._max_bytes + 1)
+            body = self._body(answer)
         finally:
             connection.close()
+        if answer.status in _REFUSALS:
+            # It reads as if REST had refused the user.
+            raise NoSparkPagesError(
+                f"Spark's pages refuse the token of their own SparkDriver (status {answer.status}): compare the clocks"
+                " of Python and Java on its host"
+            )
         if len(body) > self._max_bytes:
             raise NoSparkPagesError(
                 f"the page {request.path} of Spark's has more than {self._max_bytes} bytes: ask for less of it"
@@ -152,6 +161,18 @@ class SparkPages:
             policy=answer.headers.get("content-security-policy", ""),
             caching=answer.headers.get("cache-control", ""),
         )
+
+    def _body(self, answer: http.client.HTTPResponse) -> bytes:
+        """At most one byte more than a page may have. Raises TimeoutError if it comes too slowly."""
+        end = self._clock.monotonic() + _READ_SECONDS
+        parts: list[bytes] = []
+        missing = self._max_bytes + 1
+        while missing and (part := answer.read1(min(missing, _READ_BYTES))):
+            parts.append(part)
+            missing -= len(part)
+            if self._clock.monotonic() > end:
+                raise TimeoutError(f"the page did not come within {_READ_SECONDS:g} s")
+        return b"".join(parts)
 
     def _headers(self, base: str) -> Mapping[str, str]:
         token = signed_token(self._key, self._clock.epoch_ms() // 1000)

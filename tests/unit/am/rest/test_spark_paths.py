@@ -87,6 +87,7 @@ def test_a_redirection_stays_below_the_job() -> None:
         assert redirected(location, BASE) == f"{BASE}/jobs/"
     assert redirected("http://elsewhere/jobs/job?id=1", BASE) == f"{BASE}/jobs/job?id=1"
     assert redirected("https://elsewhere", BASE) == f"{BASE}/"
+    assert redirected("/jobs/?name=\u0416%C3%A4", BASE) == f"{BASE}/jobs/?name=%D0%96%C3%A4"
 
 
 def test_a_page_comes_from_the_jobs_driver_under_both_policies(tmp_path: Path) -> None:

@@ -7,6 +7,10 @@ import hashlib
 import hmac
 import json
 import re
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from unittest.mock import MagicMock
 
 import pytest
@@ -70,3 +74,46 @@ def test_pages_that_start_in_part_are_stopped() -> None:
         SparkPages(session, ManualClock(), 1000).read(SparkPageRequest(path="/jobs/", base=""))
     pages.bind.assert_called_once()
     pages.stop.assert_called_once()
+
+
+@contextmanager
+def server_of_pages(status: int, body: bytes) -> Iterator[SparkPages]:
+    """Pages of a server that answers so."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    session = MagicMock()
+    context = session.sparkContext
+    context._jsc.sc().conf().clone().get.return_value = ""
+    context._jvm.org.apache.spark.ui.SparkUI.create.return_value.boundPort.return_value = server.server_port
+    try:
+        yield SparkPages(session, ManualClock(), 1000)
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_a_refused_token_is_no_refusal_of_the_user(status: int) -> None:
+    told = pytest.raises(NoSparkPagesError, match=rf"own SparkDriver \(status {status}\)")
+    with server_of_pages(status, b"") as pages, told:
+        pages.read(SparkPageRequest(path="/jobs/", base=""))
+
+
+def test_a_page_comes_whole_or_is_refused_by_its_size() -> None:
+    with server_of_pages(200, b"x" * 1000) as pages:
+        assert pages.read(SparkPageRequest(path="/jobs/", base="")).body == b"x" * 1000
+    with server_of_pages(200, b"x" * 1001) as pages, pytest.raises(NoSparkPagesError, match="more than 1000"):
+        pages.read(SparkPageRequest(path="/jobs/", base=""))
