@@ -20,8 +20,7 @@ from yarrow.runtime.data.checkpoint_options import CheckpointOptions
 from yarrow.runtime.data.keys import canonicalize
 from yarrow.runtime.data.map_keys import map_key, shown_map_key
 from yarrow.runtime.snapshot.handles import KeyedStateHandle, KeyGroupsSnapshot
-from yarrow.runtime.snapshot.key_columns import split_by_key_group
-from yarrow.runtime.snapshot.key_group_form import Run, write_key_groups
+from yarrow.runtime.snapshot.key_group_form import Run, StateForm, divided_runs, write_key_groups
 from yarrow.runtime.snapshot.output import SnapshotOutput
 from yarrow.runtime.snapshot.restored_state import RestoredKeyedState
 
@@ -87,7 +86,7 @@ class OwnSnapshot:
     def write(self, output: SnapshotOutput) -> tuple[KeyedStateHandle, ...]:
         states = [state for state, _ in self._tables] + [section.registration for section in self._sections]
         forms = [state_form(state, self._context.operator_name) for state in states]
-        runs = list(self._runs())
+        runs = list(self._runs(forms))
         if not runs:
             return ()
         handle = output.write(write_key_groups(forms, runs))
@@ -95,15 +94,14 @@ class OwnSnapshot:
         metas = tuple(form.meta() for form in forms)
         return (KeyGroupsSnapshot(key_groups=(groups.start, groups.end), states=metas, handle=handle),)
 
-    def _runs(self) -> Iterator[Run]:
+    def _runs(self, forms: list[StateForm]) -> Iterator[Run]:
         pieces: list[Any] = [
             [(list(content), list(map(pickle.loads, content.values())))] for _, content in self._tables
         ]
         pieces += [section.pieces for section in self._sections]
         for number, parts in enumerate(pieces):
             for keys, values in parts:
-                for group, (own, contents) in split_by_key_group(keys, self._context.max_parallelism, values):
-                    yield Run(number, group, own, contents)
+                yield from divided_runs(forms[number], number, keys, values, self._context.max_parallelism)
 
     def discard(self) -> None:
         """Nothing is held."""
