@@ -30,15 +30,16 @@ class FrozenShard:
 
     The first thread that asks gets the shard. For the snapshot thread, the dicts then stay unchanged until
     the release. The task thread instead copies their entries in two calls, and continues to use the dict
-    itself. Two calls on a large shard would stop the task thread for too long. The snapshot thread therefore copies the
-    first dict piece by piece before it writes anything, if its content cannot change.
+    itself. If the content cannot change, the snapshot thread copies the first dict before it writes anything, a
+    piece at a time. The dict then goes back at once, and not only when all is written.
     """
 
     __slots__ = ("_copied", "_free", "_is_read", "is_copied_ahead", "layers")
 
     def __init__(self, layers: Layers, is_copied_ahead: bool = False) -> None:
         self.layers = layers
-        #: Whether the snapshot thread should call `copy_ahead` and release the shard.
+        #: Whether the snapshot thread should call `copy_ahead` and release the shard. Tables by window are not copied
+        #: ahead.
         self.is_copied_ahead = is_copied_ahead
         #: One entry until a thread takes it: `pop` of a list is atomic.
         self._free = [True]
@@ -106,4 +107,7 @@ def pieces_of(layers: Layers, size: int) -> Iterator[tuple[list[Any], list[Any]]
                 if len(kept) < len(piece):
                     piece, contents = [piece[at] for at in kept], [contents[at] for at in kept]
             if piece:
-                yield piece, contents
+                found = [(piece, contents)]
+                # No reference here keeps the lists alive while the caller uses the piece.
+                del piece, contents
+                yield found.pop()

@@ -157,7 +157,10 @@ class HeapPendingSnapshot:
         max_parallelism = self._context.max_parallelism
         for state, pieces in enumerate(parts):
             for keys, contents in pieces:
-                for run in divided_runs(forms[state], state, keys, contents, max_parallelism):
+                runs = divided_runs(forms[state], state, keys, contents, max_parallelism)
+                # No reference here keeps the lists alive while the piece is written.
+                del keys, contents
+                for run in runs:
                     yield run
                     if pacing.step():
                         self._give_back_some()
@@ -197,7 +200,9 @@ class HeapPendingSnapshot:
             if source is not None:
                 taken.append(source)
         if keys:
-            yield keep(keys, contents)
+            gathered = [keep(keys, contents)]
+            keys, contents, piece = [], [], ([], [])
+            yield gathered.pop()
         self._due += taken
 
     def _give_back(self, table: HeapTable, index: int) -> None:
@@ -205,10 +210,14 @@ class HeapPendingSnapshot:
 
 
 def _parts(state: FrozenState) -> Iterator[tuple[Any, Iterable[Piece], tuple[HeapTable, int] | None]]:
-    """What its window is stored as, the content, and where it returns, of each shard; None: it need not return."""
+    """What its window is stored as, the content, and where it returns, of each shard.
+
+    None: it need not return, or did.
+    """
     for frozen in state.tables:
         for index, shard in frozen.shards:
-            yield None, shard.pieces(PIECE), (frozen.table, index)
+            source = None if shard.is_copied_ahead else (frozen.table, index)
+            yield None, shard.pieces(PIECE), source
     if state.by_window is not None:
         windows, stored = state.by_window.windows, state.by_window.stored
         for window, keys, values in windows.copies():

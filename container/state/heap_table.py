@@ -71,8 +71,8 @@ class HeapTable(ValueTable):
         self._flat_limit = flat_limit
         self._slots = slots
         self._weights = weights
-        #: Entries of a shard above which the snapshot thread copies it, and changes for which the task thread
-        #: waits.
+        #: Entries of a first dict above which the task thread leaves its copy to the snapshot thread, and changed
+        #: keys for which it waits.
         self._large = FLAT_LIMIT
         self._patience = PATIENCE
         #: Entries of the first dict that move to the shards after each chunk.

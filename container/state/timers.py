@@ -272,10 +272,14 @@ class FrozenTimers(Collection[Timer]):
                 times.append(timestamp)
                 counts.append(len(piece))
                 if len(entries) >= size:
-                    yield self._piece(entries, times, counts)
-                    entries, times, counts = [], [], []
+                    full = [self._piece(entries, times, counts)]
+                    # No reference here keeps the list alive while the piece is written.
+                    entries, times, counts, piece = [], [], [], []
+                    yield full.pop()
         if entries:
-            yield self._piece(entries, times, counts)
+            last = [self._piece(entries, times, counts)]
+            del entries
+            yield last.pop()
 
     def _piece(
         self, entries: list[Any], times: list[int], counts: list[int]

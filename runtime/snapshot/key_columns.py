@@ -42,9 +42,15 @@ _HEADS: Final = [encode_key("x" * size)[: -size or None] for size in range(256)]
 
 def key_groups_of(keys: Sequence[Any] | Objects, max_parallelism: int) -> Groups:
     """The key group of each canonical key (a sequence, or dtype object, shape (keys,)): uint16, shape (keys,)."""
-    numbers = numbers_of(keys)
+    return key_groups_of_column(keys, numbers_of(keys), max_parallelism)
+
+
+def key_groups_of_column(
+    keys: Sequence[Any] | Objects, numbers: Numbers | None, max_parallelism: int
+) -> Groups:
+    """`key_groups_of` with what `numbers_of` returned for the keys: uint16, shape (keys,)."""
     if numbers is not None:
-        return key_groups_of_numbers(numbers, max_parallelism)
+        return (mix64_array(numbers.view(np.uint64)) % np.uint64(max_parallelism)).astype(np.uint16)
     hashes: npt.NDArray[np.uint64] | None = None
     if set(map(type, keys)) == {str}:
         try:
@@ -64,11 +70,6 @@ def numbers_of(keys: Sequence[Any] | Objects) -> Numbers | None:
         with suppress(struct.error):
             return np.frombuffer(struct.pack(f"<{len(keys)}q", *keys), dtype="<i8")
     return None
-
-
-def key_groups_of_numbers(keys: Numbers, max_parallelism: int) -> Groups:
-    """`key_groups_of` for keys of `numbers_of` (int64, shape (keys,)): uint16, shape (keys,)."""
-    return (mix64_array(keys.view(np.uint64)) % np.uint64(max_parallelism)).astype(np.uint16)
 
 
 def split_by_key_group(
@@ -91,7 +92,7 @@ def order_by_key_group(groups: Groups) -> tuple[npt.NDArray[np.intp], list[tuple
     starts = np.flatnonzero(np.diff(ordered, prepend=np.int32(-1)))
     ends = [*starts[1:].tolist(), len(groups)]
     runs = map(slice, starts.tolist(), ends)
-    return order, list(zip(ordered[starts].tolist(), runs, strict=False))
+    return order, list(zip(ordered[starts].tolist(), runs, strict=True))
 
 
 def objects_of(column: Collection[Any] | Objects) -> Objects:

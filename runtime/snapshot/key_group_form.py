@@ -23,9 +23,9 @@ from yarrow.runtime.snapshot.handles import StateKind, StateMetaInfo
 from yarrow.runtime.snapshot.key_columns import (
     INT64,
     Numbers,
+    Objects,
     dump_keys,
-    key_groups_of,
-    key_groups_of_numbers,
+    key_groups_of_column,
     load_keys,
     numbers_of,
     objects_of,
@@ -150,42 +150,40 @@ def divided_runs(
     serializers.
     """
     numbers = numbers_of(keys)
-    groups = (
-        key_groups_of(keys, max_parallelism)
-        if numbers is None
-        else key_groups_of_numbers(numbers, max_parallelism)
-    )
-    order, places = order_by_key_group(groups)
+    order, places = order_by_key_group(key_groups_of_column(keys, numbers, max_parallelism))
     runs = [run for _, run in places]
     if isinstance(values, TimerValues):
         contents = _timer_contents(form, values, order, runs)
+    elif form.kind not in KINDS_OF_ONE_VALUE or form.ttl or len(keys) > MAX_PART:
+        ordered_keys, ordered_values = objects_of(keys)[order], objects_of(values)[order]
+        # Garbage collections would walk the lists until the last run is written.
+        del keys, values
+        for group, run in places:
+            yield Run(state, group, ordered_keys[run].tolist(), ordered_values[run].tolist())
+        return
     else:
-        ordered_values = objects_of(values)[order].tolist()
-        if form.kind not in KINDS_OF_ONE_VALUE or form.ttl or len(keys) > MAX_PART:
-            ordered_keys = objects_of(keys)[order].tolist()
-            for group, run in places:
-                yield Run(state, group, ordered_keys[run], ordered_values[run])
-            return
-        contents = list(map(contents_of_part, form.value.dump_runs(ordered_values, runs)))
-        del ordered_values
-    encoded_keys = _key_runs(keys, numbers, order, runs)
+        ordered = objects_of(values)[order].tolist()
+        contents = list(map(contents_of_part, form.value.dump_runs(ordered, runs)))
+        del ordered
+    column = (objects_of(keys) if numbers is None else numbers)[order]
+    del keys, values
+    encoded_keys = _key_runs(column, runs)
     for (group, run), (first, key_form, data), content in zip(places, encoded_keys, contents, strict=True):
         encoded = EncodedRun(state, group, run.stop - run.start, key_form, data, content)
         yield Run(state, group, (first,), (), encoded)
 
 
-def _key_runs(
-    keys: Sequence[Any], numbers: Numbers | None, order: npt.NDArray[np.intp], runs: Sequence[slice]
-) -> Iterator[tuple[Any, int, bytes]]:
-    """The first key of each run, the form of its keys and their bytes. `numbers`: the keys, if they are such."""
-    if numbers is None:
-        ordered = objects_of(keys)[order].tolist()
-        for run in runs:
-            yield ordered[run.start], *dump_keys(ordered[run])
-    else:
-        sorted_numbers = numbers[order]
-        for run in runs:
-            yield int(sorted_numbers[run.start]), INT64, sorted_numbers[run].tobytes()
+def _key_runs(column: Numbers | Objects, runs: Sequence[slice]) -> Iterator[tuple[Any, int, bytes]]:
+    """The first key of each run, the form of its keys and their bytes.
+
+    `column`: the keys by key group, shape (keys,); int64 if all are ints of 64 bits, else dtype object.
+    """
+    for run in runs:
+        keys = column[run]
+        if keys.dtype == np.object_:
+            yield keys[0], *dump_keys(keys.tolist())
+        else:
+            yield int(keys[0]), INT64, keys.tobytes()
 
 
 def _timer_contents(

@@ -27,7 +27,7 @@ from yarrow.datastream.window_types import TimeWindow
 from yarrow.runtime.data.elements import MIN_TIMESTAMP
 from yarrow.runtime.data.keys import canonicalize
 from yarrow.runtime.data.serializers.nested import TupleColumns
-from yarrow.runtime.snapshot.key_columns import numbers_of, objects_of
+from yarrow.runtime.snapshot.key_columns import Objects, numbers_of, objects_of
 
 
 class HeapBuffer(KeyedBuffer):
@@ -38,7 +38,7 @@ class HeapBuffer(KeyedBuffer):
     ) -> None:
         """`typed`: the type of rows is declared."""
         super().__init__(context, name, tables)
-        #: Whether a key's rows are given to a snapshot as columns, which it writes as the list of tuples.
+        #: True = a snapshot gets a key's rows as TupleColumns, and writes them as a list of tuples.
         self._as_columns = typed
         self._in_order = KeyedRowsByTime()
         #: The first number of stored rows: behind those of all rows that had left before the restore.
@@ -102,6 +102,8 @@ def _stored(
             rows += entries[begin + 1 : end : 2]
             times.append(time)
             counts.append((end - begin) // 2)
+            pacing.step()
+        count = len(rows)
         ids = _ids_of(keys)
         order = np.argsort(ids, kind="stable")
         firsts = np.concatenate(([0], np.flatnonzero(np.diff(ids[order])) + 1))
@@ -109,20 +111,35 @@ def _stored(
         columns = (
             np.repeat(np.array(times, dtype=np.int64), counts)[order],
             order.astype(np.int64) + number,
-            np.concatenate([objects_of(piece) for piece in _pieces(rows)])[order],
+            _in_order(rows, order, pacing),
         )
-        number += len(rows)
-        pacing.step()
+        number += count
+        of_keys = [keys[at] for at in order[firsts].tolist()]
+        # No reference here keeps the lists alive while the second is written.
+        del keys, rows
         lists: list[Any] = []
-        for run in map(slice, bounds, [*bounds[1:], len(keys)]):
+        for run in map(slice, bounds, [*bounds[1:], count]):
             of_key = TupleColumns(*(column[run] for column in columns))
             lists.append(of_key if as_columns else of_key.tuples())
-        yield second_of(start), list(map(keys.__getitem__, order[firsts].tolist())), lists
+        yield second_of(start), of_keys, lists
         pacing.step()
+
+
+def _in_order(rows: list[Any], order: npt.NDArray[np.intp], pacing: Pacing) -> Objects:
+    """The rows in this order (intp, shape (rows,)), piece by piece: dtype object, shape (rows,)."""
+    column, found = np.empty(len(rows), dtype=object), np.empty(len(rows), dtype=object)
+    parts = [slice(start, start + PIECE) for start in range(0, len(rows), PIECE)]
+    for part in parts:
+        column[part] = objects_of(rows[part])
+        pacing.step()
+    for part in parts:
+        found[part] = column[order[part]]
+        pacing.step()
+    return found
 
 
 def _ids_of(keys: list[Any]) -> npt.NDArray[np.int64]:
-    """A number for each key, which it shares with those that are equal: int64, shape (keys,)."""
+    """A number for each key; equal keys have the same number: int64, shape (keys,)."""
     numbers = [numbers_of(piece) for piece in _pieces(keys)]
     found = [piece for piece in numbers if piece is not None]
     if len(found) == len(numbers):
@@ -132,5 +149,5 @@ def _ids_of(keys: list[Any]) -> npt.NDArray[np.int64]:
 
 
 def _pieces(values: list[Any]) -> list[list[Any]]:
-    """Parts that one call in C may take."""
+    """The values in parts of at most PIECE, since a call of C holds the interpreter."""
     return [values[start : start + PIECE] for start in range(0, len(values), PIECE)]

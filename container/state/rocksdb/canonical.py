@@ -116,4 +116,7 @@ def runs_of_section(
 ) -> Iterator[Run]:
     """The runs of an operator's own section: timers, arrays. `number`: that of its form in the snapshot."""
     for keys, values in section.pieces:
-        yield from divided_runs(form, number, keys, values, max_parallelism)
+        runs = divided_runs(form, number, keys, values, max_parallelism)
+        # No reference here keeps the lists alive while the piece is written.
+        del keys, values
+        yield from runs

@@ -40,7 +40,7 @@ _TEXT: Final = TextCoder()
 
 
 class TupleColumns:
-    """A list of tuples as a column a field, for state that is stored as such a list; none of the tuples is None."""
+    """A list of tuples, none of them None, as one array for each field."""
 
     __slots__ = ("columns",)
 

@@ -126,7 +126,7 @@ class ColumnarRows:
         try:
             write_column_runs(self._coder, rows, runs, outs)
         except MISFITS:
-            # One of these explains what does not fit.
+            # Run by run: the error then names the row, and runs that fit alone are written.
             return [self.dump_rows(rows[run]) for run in runs]
         return list(map(b"".join, outs))
 

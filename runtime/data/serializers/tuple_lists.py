@@ -30,6 +30,8 @@ from yarrow.runtime.data.serializers.nested import ListCoder, pack_elements
 
 #: Tuples that were removed, and still lie in a Python list: with more, and more than half, the others are copied.
 _MOST_REMOVED: Final = 16
+#: Most tuples that are taken apart at once, since a call of C holds the interpreter.
+_MOST_TOGETHER: Final = 30_000
 
 
 class TupleListTypeInfo(TypeInformation):
@@ -93,6 +95,10 @@ class TupleListCoder(ColumnCoder):
 
     def pack_runs(self, values: Sequence[Any], runs: Sequence[slice], outs: Sequence[list[bytes]]) -> None:
         counts, tuples = self._parts(values)
+        if len(tuples) > _MOST_TOGETHER:
+            del tuples
+            super().pack_runs(values, runs, outs)
+            return
         append_runs(pack_counts(counts), COUNT_BYTES, runs, outs)
         if len(tuples) > len(values):
             ends = [0, *accumulate(counts)]

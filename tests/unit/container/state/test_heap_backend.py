@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import gc
 import threading
 from collections.abc import Callable, Iterator
 from itertools import pairwise
@@ -396,15 +397,50 @@ def test_a_snapshot_in_the_middle_of_a_division_holds_each_key_once() -> None:
     assert backend.entries == sum(changed.get(number, number) is not None for number in range(110))
 
 
+def test_a_dict_that_is_copied_ahead_is_given_back_once() -> None:
+    backend = HeapKeyedStateBackend(context(mails=(mails := Mails())))
+    values = backend.value_state(ValueStateDescriptor("values", Types.LONG()))
+    for backend.current_key in range(5):
+        values.update(1)
+    backend.snapshot(1, CHECKPOINT).write(InlineOutput())
+    assert len(mails.waiting) == 1
+    mails.run()
+    assert not backend._tables["values"].is_held
+
+
 @pytest.mark.parametrize("kind", ["values", "lists"])
-def test_a_large_dict_of_values_goes_back_before_anything_is_written_and_one_of_lists_after(
-    kind: str,
+def test_the_lists_of_a_piece_are_gone_while_its_runs_are_written(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    size = 3457
+    monkeypatch.setattr(heap_snapshot, "PIECE", size)
+    monkeypatch.setattr(heap_snapshot, "GATHERED", size)
+    monkeypatch.setattr(heap_snapshot, "BLOCK", 1)
+    backend = HeapKeyedStateBackend(context())
+    values = backend.value_state(ValueStateDescriptor("values", Types.LONG()))
+    lists = backend.list_state(ListStateDescriptor("lists", Types.LONG()))
+    for backend.current_key in range(2 * size):
+        values.update(1) if kind == "values" else lists.add(1)
+    found: list[int] = []
+
+    def between() -> None:
+        if len(found) < 4:
+            found.append(sum(type(each) is list and len(each) == size for each in gc.get_objects()))
+
+    backend.snapshot(1, CHECKPOINT).write(InlineOutput(between=between))
+    assert found == [0] * 4
+
+
+@pytest.mark.parametrize("large", [10, 1000])
+@pytest.mark.parametrize("kind", ["values", "lists"])
+def test_a_dict_of_values_goes_back_before_anything_is_written_and_one_of_lists_after(
+    kind: str, large: int
 ) -> None:
     backend = HeapKeyedStateBackend(context(mails=(mails := Mails())))
     values = backend.value_state(ValueStateDescriptor("values", Types.LONG()))
     lists = backend.list_state(ListStateDescriptor("lists", Types.LONG()))
     table = backend._tables[kind]
-    table._large = 10
+    table._large = large
     held: list[bool] = []
 
     def change_all(by: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -243,3 +244,12 @@ def test_frozen_timers_come_in_pieces(timers: set[tuple[int, Any, Any]], size: i
     ]
     assert sorted(found, key=repr) == sorted(timers, key=repr)
     assert all(len(keys) == size for keys, _ in pieces[:-1]) and all(keys for keys, _ in pieces)
+
+
+def test_nobody_but_the_caller_holds_the_keys_of_a_piece() -> None:
+    frozen = queue_of((1, "a"), (1, "b"), (2, "c")).snapshot_timers()
+    assert isinstance(frozen, FrozenTimers)
+    pieces = frozen.pieces(2)
+    for _ in range(2):
+        keys, _ = next(pieces)
+        assert sys.getrefcount(keys) == 2  # `keys`, and the argument

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -116,10 +117,10 @@ def test_columns_of_keys_come_back(column: list[Any]) -> None:
     assert list(map(type, found)) == list(map(type, column))
 
 
-#: Values of a state, and its kind and type.
 _SESSION = Types.TUPLE([Types.LONG(), Types.TUPLE([Types.LONG(), Types.DOUBLE()])])
 _longs = st.integers(-(2**63), 2**63 - 1)
 _sessions = st.tuples(_longs, st.none() | st.tuples(_longs, st.floats(allow_nan=False)))
+#: Kind and declared type of a state, and a strategy for its values.
 divisible = st.sampled_from(
     [
         (StateKind.VALUE, Types.LONG(), st.none() | _longs),
@@ -192,6 +193,20 @@ def test_more_entries_than_a_part_has_are_encoded_run_by_run(monkeypatch: pytest
     of_state = form("s", StateKind.VALUE, Types.LONG())
     runs = list(divided_runs(of_state, 0, [1, 2, 3], [4, 5, 6], 1))
     assert runs == [Run(0, 0, [1, 2, 3], [4, 5, 6])]
+
+
+@pytest.mark.parametrize("text", [False, True])
+@pytest.mark.parametrize("kind", [StateKind.VALUE, StateKind.LIST, StateKind.TIMERS])
+def test_the_lists_of_a_piece_are_gone_when_its_first_run_is_there(kind: StateKind, text: bool) -> None:
+    size = 4321
+    values: Any = [[number] if kind is StateKind.LIST else number for number in range(size)]
+    if kind is StateKind.TIMERS:
+        values = TimerValues(np.arange(size, dtype=np.int64), values)
+    column = list(map(str, range(size))) if text else list(range(size))
+    runs = divided_runs(form("s", kind), 0, column, values, 7)
+    del column, values
+    next(runs)
+    assert not [each for each in gc.get_objects() if type(each) in (list, tuple) and len(each) == size]
 
 
 def test_what_does_not_fit_is_named_by_its_run() -> None:

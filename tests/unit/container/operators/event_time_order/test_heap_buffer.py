@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest import mock
 
 import pytest
 from hypothesis import given
@@ -12,7 +13,11 @@ from yarrow.container.operators.event_time_order import heap_buffer
 from yarrow.container.operators.event_time_order.keyed_rows_by_time import KeyedRowsByTime
 from yarrow.runtime.data.serializers.nested import TupleColumns
 
-_keys = st.lists(st.integers(0, 3)) | st.lists(st.sampled_from(["a", 1, (2, "b"), None]))
+_keys = (
+    st.lists(st.integers(0, 3))
+    | st.lists(st.sampled_from([0, 1, 1 << 63, -(1 << 70)]))
+    | st.lists(st.sampled_from(["a", 1, (2, "b"), None]))
+)
 
 
 def stored(rows: list[tuple[Any, int]], number: int, as_columns: bool) -> dict[Any, dict[Any, Any]]:
@@ -44,4 +49,13 @@ def test_rows_are_stored_by_second_and_key_in_the_order_in_which_they_leave(
         key, time = rows[place]
         of_second = expected.setdefault(time // 1000 * 1000, {})
         of_second.setdefault(key, []).append((time, number, (place, "row")))
-    assert stored(rows, 7, as_columns) == expected
+    with mock.patch.object(heap_buffer, "PIECE", 2):
+        assert stored(rows, 7, as_columns) == expected
+
+
+def test_the_snapshot_thread_may_rest_after_each_time_and_each_piece_of_a_second() -> None:
+    with mock.patch.object(heap_buffer, "PIECE", 2), mock.patch.object(heap_buffer, "Pacing") as pacing:
+        stored([(1, time) for time in (0, 1, 2, 2, 3)], 0, True)
+    times, pieces = 4, 3
+    # Each piece is filled, and then put into order.
+    assert pacing().step.call_count >= times + 2 * pieces

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -11,8 +12,9 @@ from hypothesis import strategies as st
 
 from yarrow.common.typeinfo import Types
 from yarrow.runtime.data.errors import SerializationError
-from yarrow.runtime.data.serializers.nested import TupleColumns
-from yarrow.runtime.data.serializers.serializers import serializer_for
+from yarrow.runtime.data.serializers import tuple_lists
+from yarrow.runtime.data.serializers.nested import TupleCoder, TupleColumns
+from yarrow.runtime.data.serializers.serializers import ColumnarRows, serializer_for
 from yarrow.runtime.data.serializers.tuple_lists import (
     TupleListTypeInfo,
     appended,
@@ -36,6 +38,22 @@ def test_the_bytes_are_those_of_lists(values: list[list[Any]]) -> None:
     assert data == plain.dump_rows(values)
     assert [tuples_of(value, 2) for value in kept.load_rows(data)] == values
     assert LISTS.to_spec() == Types.LIST(PAIR).to_spec()
+
+
+@pytest.mark.parametrize(("most", "together"), [(5, 0), (6, 1)])
+def test_many_tuples_are_taken_apart_run_by_run(most: int, together: int) -> None:
+    """One call of C for all of them would hold the interpreter for too long."""
+    rows = serializer_for(LISTS)
+    assert isinstance(rows, ColumnarRows)
+    values = [list_of([(1, "a"), (2, "b"), (3, "c")]), (4, "d"), list_of([(5, "e"), (6, "f")])]
+    runs = [slice(0, 1), slice(1, 3)]
+    alone = [rows.dump_rows(values[run]) for run in runs]
+    with (
+        mock.patch.object(tuple_lists, "_MOST_TOGETHER", most),
+        mock.patch.object(TupleCoder, "pack_runs", autospec=True, side_effect=TupleCoder.pack_runs) as packed,
+    ):
+        assert rows.dump_runs(values, runs) == alone
+    assert packed.call_count == together
 
 
 @given(
