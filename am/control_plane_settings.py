@@ -34,8 +34,7 @@ from yarrow.runtime.config.storage_names import is_custom
 from yarrow.runtime.config.values.errors import ConfigError
 from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.graph.states import JobType
-from yarrow.runtime.ha.settings import is_highly_available, storage_directory
-from yarrow.runtime.ha.stored_files import CHECKPOINTS_FOLDER
+from yarrow.runtime.ha.settings import CHECKPOINTS_FOLDER, is_highly_available, storage_directory
 from yarrow.runtime.interpreters.job_interpreter import interpreter_of
 from yarrow.runtime.rpc.heartbeat import HeartbeatSettings
 from yarrow.runtime.rpc.registration import RegistrationSettings

@@ -31,7 +31,6 @@ from yarrow.runtime.data.checkpoint_options import CheckpointLocation
 from yarrow.runtime.fs.registry import file_system_for
 from yarrow.runtime.fs.whole_files import TEMPORARY_PREFIX
 from yarrow.runtime.graph.job_graph import JobGraph
-from yarrow.runtime.ha.stored_files import mark_kept
 from yarrow.runtime.snapshot import storage as storages
 from yarrow.runtime.snapshot.custom_storage import StorageContext, load_storage
 from yarrow.runtime.snapshot.errors import SnapshotError, SnapshotNotFoundError
@@ -133,6 +132,9 @@ def remove_checkpoints(
     if outlives(outcome, settings.retention):
         remove_unpointed(storage, store, {pointer.checkpoint_id for pointer in pointers})
         if outcome.by_final_error and settings.storage is not StorageKind.CUSTOM:
+            # Imported late: few jobs end so.
+            from yarrow.runtime.ha.stored_files import mark_kept
+
             own = {each.path for each in pointers if each.path and each.owned and not each.claimed}
             for folder in {posixpath.dirname(path) for path in own}:
                 mark_kept(folder, outcome.why)

@@ -5,6 +5,8 @@ Owner: any thread; pure. Each error names the key, says what was found and what 
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
 from yarrow.runtime.common.errors import FileSystemError
@@ -15,6 +17,8 @@ from yarrow.runtime.config.values.errors import ConfigError
 
 #: Schemes of file systems that `runtime.fs` reads and writes.
 _SCHEMES = ("file", "hdfs", "webhdfs")
+#: Below the storage directory: checkpoints of jobs without execution.checkpointing.dir, a folder for each job.
+CHECKPOINTS_FOLDER: Final = "checkpoints"
 
 
 class ZooKeeperSettings(msgspec.Struct, frozen=True, kw_only=True):

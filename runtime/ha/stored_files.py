@@ -12,11 +12,10 @@ from typing import Final
 from yarrow.runtime.common.paths import join
 from yarrow.runtime.fs.file_system import FileSystem, exists
 from yarrow.runtime.fs.registry import file_system_for
+from yarrow.runtime.ha.settings import CHECKPOINTS_FOLDER
 
 _log = logging.getLogger(__name__)
 
-#: Checkpoints of jobs without execution.checkpointing.dir, a folder for each job.
-CHECKPOINTS_FOLDER: Final = "checkpoints"
 #: A file beside the checkpoints of a failed job that says why they stay.
 KEPT_FILE: Final = "_kept"
 

@@ -35,7 +35,6 @@ from yarrow.runtime.common.errors import YarrowError
 from yarrow.runtime.common.timers import Timers
 from yarrow.runtime.data.checkpoint_options import CheckpointLocation
 from yarrow.runtime.fs import retries
-from yarrow.runtime.ha.stored_files import mark_kept
 from yarrow.runtime.rpc.messages import FailureCause
 from yarrow.runtime.snapshot.handles import CheckpointMetadata
 from yarrow.runtime.snapshot.metadata import metadata_size
@@ -133,6 +132,9 @@ class CheckpointStorageAccess:
 
     async def mark_kept(self, folders: Collection[str], why: str) -> None:
         """Notes in these folders of an ended job why its checkpoints stay."""
+        # Imported late: few jobs end so.
+        from yarrow.runtime.ha.stored_files import mark_kept
+
         for folder in folders:
             try:
                 await self._run_blocking(mark_kept, folder, why)

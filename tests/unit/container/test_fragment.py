@@ -186,7 +186,8 @@ def test_the_loop_of_a_pattern_is_part_of_the_code(columns: bool) -> None:
     rows = env.from_collection([Row(k="a", at=1)], row_type).assign_timestamps_and_watermarks(strategy)
     condition: Any = pc.field("at") > 1 if columns else never
     keyed: Any = rows.to_arrow().key_by("k") if columns else rows.key_by(never)
-    pattern = Pattern.begin("a").where(condition).followed_by("b").where(condition).within(Time.seconds(1))
+    # Columns alone would run as arrays, without this loop.
+    pattern = Pattern.begin("a").where(condition).followed_by("b").where(never).within(Time.seconds(1))
     CEP.pattern(keyed, pattern).select(never).print()
     graph = env.get_job_graph("pattern")
     vertex = next(each for each in graph.vertices if any("CEP" in own.name for own in each.operators))

@@ -24,7 +24,6 @@ from yarrow.datastream.connectors.base import (
     SplitEnumeratorContext,
 )
 from yarrow.datastream.connectors.dead_letters import DeadLetter
-from yarrow.datastream.connectors.discovery import DiscoveryTimer, new
 from yarrow.datastream.connectors.file_format import (
     BulkFormat,
     FileFormat,
@@ -242,6 +241,7 @@ class FileSource(Source[T, FileSourceSplit], Generic[T]):
                         f"FileSource: input {path} was removed after the job was built"
                     ) from None
         # Imported late: clients read no files.
+        from yarrow.datastream.connectors.discovery import new
         from yarrow.datastream.connectors.line_blocks import is_compressed
 
         splits: list[FileSourceSplit] = []
@@ -324,6 +324,9 @@ class FileSplitEnumerator(OnRequestEnumerator[FileSourceSplit]):
         self._seen = frozenset[str]() if checkpoint is None else checkpoint.seen
         self._restored = checkpoint is not None
         self._waiting: list[int] = []
+        # A program that makes a source has no enumerator.
+        from yarrow.datastream.connectors.discovery import DiscoveryTimer
+
         self._timer = DiscoveryTimer(context, source.discovery_seconds, self._discover)
 
     def start(self) -> None:

@@ -27,7 +27,8 @@ from yarrow.runtime.common.ids import OperatorID
 from yarrow.runtime.config.options.execution import ClaimMode
 from yarrow.runtime.data.checkpoint_options import CheckpointLocation, SnapshotKind
 from yarrow.runtime.graph.job_graph import JobGraph
-from yarrow.runtime.ha.stored_files import CHECKPOINTS_FOLDER, KEPT_FILE, remove_stored_files
+from yarrow.runtime.ha.settings import CHECKPOINTS_FOLDER
+from yarrow.runtime.ha.stored_files import KEPT_FILE, remove_stored_files
 from yarrow.runtime.snapshot.errors import SnapshotStorageError
 from yarrow.runtime.snapshot.handles import (
     CheckpointMetadata,

@@ -7,8 +7,8 @@ from pathlib import Path
 from yarrow.client.yarn.abandoned_cluster_data import is_kept_by_application_id, remove_ended
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.ha.records import RecordsError
-from yarrow.runtime.ha.settings import zookeeper_settings
-from yarrow.runtime.ha.stored_files import CHECKPOINTS_FOLDER, mark_kept
+from yarrow.runtime.ha.settings import CHECKPOINTS_FOLDER, zookeeper_settings
+from yarrow.runtime.ha.stored_files import mark_kept
 from yarrow.runtime.yarn.gateways import (
     ApplicationNotFoundError,
     ApplicationReport,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from yarrow.runtime.ha.stored_files import CHECKPOINTS_FOLDER, KEPT_FILE, mark_kept, remove_stored_files
+from yarrow.runtime.ha.settings import CHECKPOINTS_FOLDER
+from yarrow.runtime.ha.stored_files import KEPT_FILE, mark_kept, remove_stored_files
 
 
 def stored(folder: Path, *jobs: str) -> Path:
