@@ -322,7 +322,7 @@ class JobMaster(RpcEndpoint):
     def _checkpoints_changed(self, flags: CheckpointFlags) -> None:
         """Tells the scheduler. It asks for no action: a failure or a restart looks at these flags."""
         self._tell(
-            CheckpointsChanged(self._now(), flags.in_doubt, flags.ends_with_savepoint, flags.has_checkpoint)
+            CheckpointsChanged(self._now(), flags.in_doubt, flags.ends_with_savepoint, flags.awaits_first)
         )
 
     def fail_by_checkpoints(self, cause: FailureCause) -> None:

@@ -13,8 +13,9 @@ class YarrowError(Exception):
     #: True = a job that fails by it does not restart, because no attempt can help. Its last checkpoint stays, so that
     #: the user can start it again. A class sets it, or a single error.
     is_final: bool = False
-    #: True = only the user can mend the cause, such as a wrong password. A job without a completed checkpoint, which
-    #: began from none either, does not restart: nobody has seen its settings work. Later it restarts.
+    #: True = only the user can mend the cause, such as a wrong password. A job that waits
+    #: for its first checkpoint does not restart: nobody has seen its settings work. The restart strategy decides later,
+    #: and in a job that makes no checkpoints.
     needs_user: bool = False
 
 

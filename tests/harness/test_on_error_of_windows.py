@@ -20,6 +20,7 @@ from yarrow.datastream.window import (
     EventTimeSessionWindows,
     PurgingTrigger,
     SlidingEventTimeWindows,
+    TimeWindow,
     TumblingEventTimeWindows,
 )
 from yarrow.runtime.common.errors import InvalidProgramError
@@ -277,6 +278,34 @@ def test_an_assigner_that_gives_no_windows_fails_the_job() -> None:
     ):
         harness.push(("a", 1), timestamps=[1])
         harness.run()
+
+
+class Twice(TumblingEventTimeWindows):
+    def assign_windows(self, element: Any, timestamp: int, context: Any) -> Any:
+        return [*super().assign_windows(element, timestamp, context)] * 2
+
+
+class Overlapping(EventTimeSessionWindows):
+    """Two windows for each row, which become one."""
+
+    def assign_windows(self, element: Any, timestamp: int, context: Any) -> Any:
+        return [TimeWindow(timestamp, timestamp + 5), TimeWindow(timestamp + 3, timestamp + 8)]
+
+
+@pytest.mark.parametrize("assigner", [Twice(10, 0), Overlapping(5)])
+@pytest.mark.parametrize("guarded", [False, True])
+def test_rows_that_a_trigger_has_purged_do_not_come_back(assigner: Any, guarded: bool) -> None:
+    """The second window of a row has the content that the trigger left in the first one."""
+
+    def fragment(stream: DataStream) -> DataStream:
+        windows = by_key(stream).window(assigner).trigger(PurgingTrigger.of(CountTrigger.of(1)))
+        folded = FOLDS["aggregate"](windows)
+        return folded.on_error("skip") if guarded else folded
+
+    with OperatorHarness(fragment, types=[PAIR]) as harness:
+        harness.push(("a", 1), ("a", 2), timestamps=[1, 2])
+        harness.run()
+        assert harness.outputs(0) == [(1,), (1,), (2,), (2,)]
 
 
 def test_state_of_the_fast_operator_is_taken_up() -> None:

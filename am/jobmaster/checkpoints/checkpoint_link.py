@@ -83,8 +83,8 @@ class CheckpointFlags(msgspec.Struct, frozen=True):
     #: A savepoint that was to end the job is complete. Some tasks have then ended with the savepoint, and must restart
     #: with the others. A savepoint after which the job continues does not count.
     ends_with_savepoint: bool = False
-    #: A restart would begin from a checkpoint or savepoint.
-    has_checkpoint: bool = False
+    #: The job makes checkpoints, has none yet, and began from none.
+    awaits_first: bool = False
 
 
 class CheckpointLink:
@@ -102,7 +102,7 @@ class CheckpointLink:
     ) -> None:
         """`on_too_many_failures` gets the cause when more checkpoints failed than are tolerated.
 
-        `on_changed` gets the flags whenever one of them has changed, and at `begin` if the job is restored.
+        `on_changed` gets the flags whenever one of them has changed, and at `begin` if one of them is set then.
         """
         self._on_changed = on_changed
         self._owner = owner
@@ -175,7 +175,7 @@ class CheckpointLink:
         flags = CheckpointFlags(
             coordinator.later_may_complete,
             coordinator.ends_with_savepoint,
-            coordinator.store.latest is not None,
+            self._settings.interval is not None and coordinator.store.latest is None,
         )
         if flags != self._told:
             self._told = flags

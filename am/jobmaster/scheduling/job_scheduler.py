@@ -103,8 +103,8 @@ class JobScheduler:
         self._checkpoints_in_doubt = False
         #: From the last CheckpointsChanged: a restart must restart the whole job.
         self._ends_with_savepoint = False
-        #: From the last CheckpointsChanged: a restart would begin from a checkpoint.
-        self._has_checkpoint = False
+        #: From the last CheckpointsChanged: the job's first checkpoint is still to come.
+        self._awaits_first = False
         #: From the last ClientAwaited: a restart must restart the whole job.
         self._is_ending = False
         self._queue = DeploymentQueue(graph, pool, self._holds, self._failover, mode)
@@ -127,7 +127,7 @@ class JobScheduler:
             checkpoints_in_doubt=self._checkpoints_in_doubt,
             ends_with_savepoint=self._ends_with_savepoint,
             is_ending=self._is_ending,
-            has_checkpoint=self._has_checkpoint,
+            awaits_first=self._awaits_first,
         )
 
     @classmethod
@@ -145,7 +145,7 @@ class JobScheduler:
         scheduler._checkpoints_in_doubt = snapshot.checkpoints_in_doubt
         scheduler._ends_with_savepoint = snapshot.ends_with_savepoint
         scheduler._is_ending = snapshot.is_ending
-        scheduler._has_checkpoint = snapshot.has_checkpoint
+        scheduler._awaits_first = snapshot.awaits_first
         return scheduler
 
     def handle(self, event: SchedulerEvent) -> Actions:
@@ -158,9 +158,9 @@ class JobScheduler:
                 return self._offered(resource_id, offers)
             case TasksUpdated(_, updates):
                 return self._updated(updates, now)
-            case CheckpointsChanged(_, in_doubt, ends_with_savepoint, has_checkpoint):
+            case CheckpointsChanged(_, in_doubt, ends_with_savepoint, awaits_first):
                 self._checkpoints_in_doubt, self._ends_with_savepoint = in_doubt, ends_with_savepoint
-                self._has_checkpoint = has_checkpoint
+                self._awaits_first = awaits_first
                 return []
             case ClientAwaited(_, is_ending):
                 self._is_ending = is_ending
@@ -528,11 +528,12 @@ class JobScheduler:
         """Restarts the necessary subtasks, or fails the job.
 
         Failures within a running restart count as one. A final cause fails the job at once, and so does one that
-        needs the user in a job without a checkpoint.
+        needs the user while the job waits for its first checkpoint. A job that makes no checkpoints goes by its
+        strategy: nothing tells whether its settings have ever worked.
         """
         if cause.is_final:
             return self._fail_job(cause, now)
-        if cause.needs_user and not self._has_checkpoint:
+        if cause.needs_user and self._awaits_first and not self._checkpoints_in_doubt:
             would_restart = self._backoff.may_restart(now)
             return self._fail_job(cause_at_start(cause) if would_restart else cause, now)
         if not self._restarts:

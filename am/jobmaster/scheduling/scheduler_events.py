@@ -147,8 +147,8 @@ class CheckpointsChanged(_Event, frozen=True):
     #: A savepoint that was to end the job is complete: some tasks have ended with it, and restart with the
     #: others.
     ends_with_savepoint: bool
-    #: A restart would begin from a checkpoint: one of the job, or the one from which the user started it.
-    has_checkpoint: bool = False
+    #: The job makes checkpoints, has none yet, and began from none.
+    awaits_first: bool = False
 
 
 class ClientAwaited(_Event, frozen=True):

@@ -42,7 +42,7 @@ class SchedulerSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     checkpoints_in_doubt: bool
     ends_with_savepoint: bool
     is_ending: bool
-    has_checkpoint: bool = False
+    awaits_first: bool = False
 
 
 def without_programs(job: JobGraph) -> JobGraph:

@@ -92,8 +92,9 @@ class GuardedWindowingOperator(WindowingOperator):
                 yield (_LETTERS, letter), timestamp
             return
         try:
+            stale = set[Any]()
             for step in steps:
-                yield from self._taken(step, row, stamp)
+                yield from self._taken(step, row, stamp, stale)
         except OperatorFailure:
             raise
         except Exception as error:
@@ -137,15 +138,30 @@ class GuardedWindowingOperator(WindowingOperator):
         contents.add(window, row, stamp)
         return _Step(window, window, contents.take_changes())
 
-    def _taken(self, step: _Step, row: Any, stamp: int) -> Results:
-        """Writes what was tried, and asks the trigger."""
+    def _tried_anew(self, step: _Step, row: Any, stamp: int) -> Changes:
+        """The changes of a step, from what the steps before it have left. Raises what the user's function raises."""
+        contents = TriedContents(self._contents, self._content_copier, self.context.state.current_key)
+        for merge in step.merges:
+            contents.merge(merge.state_window, merge.merged_state_windows)
+        contents.add(step.state_window, row, stamp)
+        return contents.take_changes()
+
+    def _taken(self, step: _Step, row: Any, stamp: int, stale: set[Any]) -> Results:
+        """Writes what was tried, and asks the trigger.
+
+        `stale`: state windows whose content is no longer the one that was tried, since a trigger has purged it.
+        """
         self._at = window = step.window
         key, values = self.context.state.current_key, self._contents.values
+        changes = step.changes
+        if not stale.isdisjoint(changes):
+            changes = self._tried_anew(step, row, stamp)
+            stale.update(changes)
         for merge in step.merges:
             self._merge_timers(merge)
         if step.live is not None:
             self._keep_merging(step.live)
-        for state_window, content in step.changes.items():
+        for state_window, content in changes.items():
             if content is MISSING:
                 values.remove(state_window, key)
             else:
@@ -153,4 +169,6 @@ class GuardedWindowingOperator(WindowingOperator):
         context, trigger = self._trigger_context, self._trigger
         context.window = window
         result = checked_result(trigger.on_element(row, stamp, window, context), trigger)
+        if result.is_purge():
+            stale.add(step.state_window)
         return self._decided(result, window, step.state_window)

@@ -32,7 +32,7 @@ class FailureCause(Message, frozen=True, kw_only=True):
     lost_result: str = ""
     #: No retry could help the job: it fails at once, and its last checkpoint stays.
     is_final: bool = False
-    #: Only the user can mend the cause: the job fails at once if it has no checkpoint yet.
+    #: Only the user can mend the cause: a job that waits for its first checkpoint fails at once.
     needs_user: bool = False
 
 

@@ -201,18 +201,22 @@ def test_a_checkpoint_is_complete_with_its_pointer_and_ids_are_taken_before_they
     with_job(tmp_path, body)
 
 
-def test_restarts_learn_that_there_is_a_checkpoint(tmp_path: Path) -> None:
+def test_restarts_learn_whether_the_first_checkpoint_is_to_come(tmp_path: Path) -> None:
     async def body(job: Job) -> None:
         job.link.begin()
-        assert job.told == []
+        assert job.told == [], "the job makes no checkpoints"
+        job.settings = replace(job.settings, interval=1000.0)
+        job.restart()
+        job.link.begin()
+        assert job.told == [CheckpointFlags(awaits_first=True)]
         pointer = await job.take()
-        assert job.told[-1] == CheckpointFlags(has_checkpoint=True)
+        assert job.told[-1] == CheckpointFlags()
         # A job that a user starts from there has one from its beginning.
         job.told.clear()
         job.settings = replace(job.settings, restore_path=pointer)
         job.restart()
         job.link.begin()
-        assert job.told == [CheckpointFlags(has_checkpoint=True)]
+        assert job.told == []
 
     with_job(tmp_path, body)
 
@@ -240,13 +244,13 @@ def test_a_pointer_in_doubt_is_removed_before_its_files(tmp_path: Path, written:
         assert "connection lost" in await job.take()
         await job.until(lambda: job.store.calls[-1] == "discard" and bool(job.timers.pending))
         assert job.link.in_doubt and job.complete_folders() == ["chk-1", "chk-2"]
-        assert job.told[-1] == CheckpointFlags(in_doubt=True, has_checkpoint=True), "no task begins meanwhile"
+        assert job.told[-1] == CheckpointFlags(in_doubt=True), "no task begins meanwhile"
         # Somebody else would find what there is.
         for pointer in job.store.completed():
             assert (Path(pointer.path) / "_metadata").exists()
         job.timers.advance(2)
         await job.until(lambda: not job.link.in_doubt)
-        assert job.told[-1] == CheckpointFlags(has_checkpoint=True)
+        assert job.told[-1] == CheckpointFlags()
         assert [each.checkpoint_id for each in job.store.completed()] == [1]
         await job.until(lambda: job.complete_folders() == ["chk-1"])
 

@@ -176,6 +176,7 @@ def test_a_final_failure_fails_the_job_whatever_its_restart_strategy_says() -> N
 def test_a_cause_that_only_the_user_mends_is_final_until_the_job_has_a_checkpoint() -> None:
     refused = msgspec.structs.replace(BROKEN, message="a wrong password", needs_user=True)
     begun = restarting(linear_job(Stage(1, operator=PLAIN)))
+    begun.handle(CheckpointsChanged(begun.now, False, False, True))
     begun.running(1)
     begun.report(FAILED, begun.execution(0, 0), cause=BROKEN)
     assert (begun.status(), begun.graph.restarts) == (JobStatus.RUNNING, 1), "any other cause is tried again"
@@ -188,8 +189,28 @@ def test_a_cause_that_only_the_user_mends_is_final_until_the_job_has_a_checkpoin
     going_on = restarting(linear_job(Stage(1, operator=PLAIN)))
     going_on.handle(CheckpointsChanged(going_on.now, False, False, True))
     going_on.running(1)
+    going_on.handle(CheckpointsChanged(going_on.now, False, False))
     going_on.report(FAILED, going_on.execution(0, 0), cause=refused)
     assert (going_on.status(), going_on.graph.restarts) == (JobStatus.RUNNING, 1)
+
+
+def test_a_job_that_makes_no_checkpoints_goes_by_its_restart_strategy() -> None:
+    job = restarting(linear_job(Stage(1, operator=PLAIN)))
+    job.running(1)
+    revoked = msgspec.structs.replace(BROKEN, message="a right is missing", needs_user=True)
+    job.report(FAILED, job.execution(0, 0), cause=revoked)
+    assert (job.status(), job.graph.restarts) == (JobStatus.RUNNING, 1)
+
+
+def test_a_first_checkpoint_that_may_still_complete_counts() -> None:
+    job = restarting(linear_job(Stage(1, operator=PLAIN)))
+    job.handle(CheckpointsChanged(job.now, True, False, True))
+    job.running(1)
+    revoked = msgspec.structs.replace(BROKEN, message="a right is missing", needs_user=True)
+    actions = job.report(FAILED, job.execution(0, 0), cause=revoked)
+    assert job.status() is JobStatus.RESTARTING and not of_kind(actions, Deploy)
+    job.handle(CheckpointsChanged(job.now, False, False))
+    assert deployed(job.handle(RestartDue(job.now, 1))) == ["vertex 0 (1/1) #1"]
 
 
 def test_a_job_without_a_restart_strategy_fails_by_the_cause_as_it_is() -> None:
