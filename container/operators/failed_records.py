@@ -124,7 +124,9 @@ class FailedRecords:
             failed_at=self._clock.epoch_ms(),
         )
 
-    def left_out(self, error: Exception, index: int, record: Any, timestamp: int | None) -> DeadLetter | None:
+    def letter_if_read(
+        self, error: Exception, index: int, record: Any, timestamp: int | None
+    ) -> DeadLetter | None:
         """As `leave_out`; returns the letter of the record if somebody reads letters."""
         if self.send is None or not self.wants_letters:
             self.leave_out(error, index, record, timestamp)
@@ -133,7 +135,7 @@ class FailedRecords:
 
     def put_aside(self, error: Exception, index: int, record: Any, timestamp: int | None) -> None:
         """As `leave_out`; sends the letter of the record if somebody reads it."""
-        letter = self.left_out(error, index, record, timestamp)
+        letter = self.letter_if_read(error, index, record, timestamp)
         if letter is not None and self.send is not None:
             self.send([letter], None if timestamp is None else [timestamp])
 

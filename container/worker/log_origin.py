@@ -7,6 +7,7 @@ the stack, nor raise.
 from __future__ import annotations
 
 from types import FrameType
+from typing import cast
 
 from yarrow.container.chain.chain_loops import ChainLoops
 from yarrow.container.operators.base import Operator
@@ -42,7 +43,8 @@ def origin_of(frame: FrameType | None) -> LogOrigin:
 
 def as_operator(owner: object) -> Operator | None:
     """What a frame of a stack holds, if it is an operator."""
-    return owner if isinstance(owner, Operator) else None
+    # By the class: `isinstance` would ask an object of the program for its `__class__`.
+    return cast(Operator, owner) if issubclass(type(owner), Operator) else None
 
 
 def _is_engine(filename: str) -> bool:

@@ -6,22 +6,60 @@ line, and the variable of its record. Must not call user code, so a record is sh
 
 from __future__ import annotations
 
+import datetime as dt
+import re
 import reprlib
 import traceback
-from collections.abc import Iterable, Iterator, Sequence, Sized
+from collections import deque
+from collections.abc import Callable, ItemsView, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import islice
-from types import FrameType, WrapperDescriptorType
-from typing import Any, Final, NamedTuple, TypeVar
+from types import (
+    BuiltinFunctionType,
+    FrameType,
+    FunctionType,
+    GetSetDescriptorType,
+    MemberDescriptorType,
+)
+from typing import Any, Final, NamedTuple
+from zoneinfo import ZoneInfo
 
+import numpy as np
+
+from yarrow.common.types import Row
 from yarrow.container.codegen.code_writer import CompiledCode
 from yarrow.container.protocol.failure import is_engine_file
 from yarrow.container.worker.log_origin import as_operator
+from yarrow.runtime.data.immutability import ATOMIC_TYPES
 
-T = TypeVar("T")
 #: Most characters of a record.
 _LONGEST_RECORD: Final = 300
 #: Most frames of the user's that are shown.
 _MOST_FRAMES: Final = 20
+#: Most members of a tuple, and of any other container, that are shown.
+_MOST_OF_TUPLE: Final = 12
+_MOST_ITEMS: Final = 8
+
+#: Classes whose own text calls no user code; exact ones, for a subclass may have another text.
+_PLAIN: Final[frozenset[type]] = (
+    ATOMIC_TYPES
+    | frozenset((bytearray, ZoneInfo, type, FunctionType, BuiltinFunctionType))
+    | (frozenset(np.sctypeDict.values()) - {np.void, np.object_})
+) - {re.Pattern}  # it may have been made of a subclass of str
+#: What an instance of a subclass has from the plain class.
+_PLAIN_VALUES: Final[tuple[tuple[type, Callable[[Any], Any]], ...]] = (
+    (str, str.__str__),
+    (bytes, lambda x: bytes.__getitem__(x, slice(None))),
+    (int, int.__int__),
+    (float, float.__float__),
+)
+# The descriptors themselves: a metaclass of a program may answer for its classes.
+_name_of: Final[Callable[[type], str]] = type.__dict__["__name__"].__get__
+_bases_of: Final[Callable[[type], tuple[type, ...]]] = type.__dict__["__mro__"].__get__
+_namespace_of: Final[Callable[[type], Mapping[str, Any]]] = type.__dict__["__dict__"].__get__
+_args_of: Final[Callable[[BaseException], tuple[Any, ...]]] = BaseException.__dict__["args"].__get__
+_names_of_row: Final[Callable[[Row], tuple[str, ...] | None]] = Row.__dict__["_fields"].__get__
+_values_of_row: Final[Callable[[Row], list[Any]]] = Row.__dict__["_values"].__get__
 
 
 class PresentCall(NamedTuple):
@@ -86,54 +124,120 @@ def _stack(inner: Sequence[FrameType]) -> str:
 
 
 class _Shown(reprlib.Repr):
-    """Values in short, by their fields where a class of a program says how they look."""
+    """Values in short, read by the methods of built-in classes alone."""
 
     def __init__(self) -> None:
         super().__init__()
         self.maxstring = self.maxother = 120
-        self.maxlist = self.maxdict = 8
-        self.maxtuple = 12
 
-    # Those of the base class sort, and look up: both would call methods of the program's keys.
-    def repr_dict(self, x: dict[Any, Any], level: int) -> str:
-        items = [
-            f"{self.repr1(k, level - 1)}: {self.repr1(v, level - 1)}"
-            for k, v in self._first(x.items(), level)
-        ]
-        return f"{{{', '.join(items + self._rest(x, level))}}}"
-
-    def repr_set(self, x: set[Any], level: int) -> str:
-        items = [self.repr1(item, level - 1) for item in self._first(x, level)]
-        return f"{{{', '.join(items + self._rest(x, level))}}}" if x else "set()"
-
-    def repr_frozenset(self, x: frozenset[Any], level: int) -> str:
-        items = [self.repr1(item, level - 1) for item in self._first(x, level)]
-        return f"frozenset({{{', '.join(items + self._rest(x, level))}}})" if x else "frozenset()"
-
-    def _first(self, items: Iterable[T], level: int) -> Iterator[T]:
-        return islice(items, self.maxdict if level > 0 else 0)
-
-    def _rest(self, x: Sized, level: int) -> list[str]:
-        return ["..."] if len(x) > (self.maxdict if level > 0 else 0) else []
-
-    def repr_instance(self, x: object, level: int) -> str:
+    def repr1(self, x: Any, level: int) -> str:
+        # By the exact class: the base goes by a class's name, which a class of a program may have too.
         kind = type(x)
-        if isinstance(x, tuple):
-            # A named tuple, whose own text is the program's to write.
-            return f"{kind.__name__}{self.repr_tuple(tuple(tuple.__iter__(x)), level)}"
-        if isinstance(kind.__repr__, WrapperDescriptorType) and not isinstance(x, list | tuple | dict | set):
-            return super().repr_instance(x, level)
-        try:
-            # A class of the program may have its own way to find attributes.
-            fields = object.__getattribute__(x, "__dict__")
-        except AttributeError:
-            fields = None
-        if type(fields) is not dict or level <= 0:
-            return f"<{kind.__name__}>"
-        shown = (
-            f"{name}={self.repr1(value, level - 1)}" for name, value in list(fields.items())[: self.maxdict]
-        )
-        return f"{kind.__name__}({', '.join(shown)})"
+        if kind not in _PLAIN and not _is_of_arrow(kind):
+            return self._contents(x, kind, level) or self._fields(x, kind, level)
+        if kind in (dt.datetime, dt.time) and type(x.tzinfo) not in _PLAIN:
+            # Its text has the time zone's, which a class of the program may write.
+            x = x.replace(tzinfo=None)
+        return super().repr1(x, level)
+
+    def _contents(self, x: Any, kind: type, level: int) -> str:
+        """A container, or a subclass of a plain class; "" = neither."""
+        name, most = _name_of(kind), _MOST_ITEMS
+        if issubclass(kind, dict):
+            items = dict.items(x)
+            text = f"{{{', '.join(self._pairs(items, level, ': ', self.repr1))}}}"
+            return text if kind is dict else f"{name}({text})"
+        if issubclass(kind, list):
+            text = f"[{self._joined(list.__iter__(x), list.__len__(x), level, most)}]"
+            return text if kind is list else f"{name}({text})"
+        if issubclass(kind, tuple):
+            size = tuple.__len__(x)
+            text = self._joined(tuple.__iter__(x), size, level, _MOST_OF_TUPLE)
+            return f"({text}{',' if size == 1 else ''})" if kind is tuple else f"{name}({text})"
+        if issubclass(kind, set | frozenset):
+            base: Any = set if issubclass(kind, set) else frozenset
+            if not (size := base.__len__(x)):
+                return f"{name}()"
+            text = f"{{{self._joined(base.__iter__(x), size, level, most)}}}"
+            return text if kind is set else f"{name}({text})"
+        if issubclass(kind, deque):
+            return f"{name}([{self._joined(deque.__iter__(x), deque.__len__(x), level, most)}])"
+        if issubclass(kind, BaseException):
+            args = _args_of(x)
+            return f"{name}({self._joined(args, len(args), level, most)})"
+        if kind is np.ndarray:
+            return f"{name}([{self._joined(x.flat[:most].tolist(), x.size, level, most)}])"
+        return self._subclass_of_plain(x, kind, level)
+
+    def _subclass_of_plain(self, x: Any, kind: type, level: int) -> str:
+        for base, plain in _PLAIN_VALUES:
+            if issubclass(kind, base):
+                return f"{_name_of(kind)}({self.repr1(plain(x), level - 1)})"
+        return ""
+
+    def _fields(self, x: Any, kind: type, level: int) -> str:
+        """An instance of any other class, by its slots and its attributes."""
+        name = _name_of(kind)
+        if issubclass(kind, Row):
+            names, values = _names_of_row(x), _values_of_row(x)
+            if names is None:
+                return f"{name}({self._joined(values, len(values), level, _MOST_ITEMS)})"
+            fields = dict(zip(names, values, strict=False))
+        else:
+            fields = _fields_of(x, kind)
+        if not fields and not _has_dict(kind):
+            return f"<{name}>"
+        return f"{name}({', '.join(self._pairs(fields.items(), level, '=', lambda field, _: field))})"
+
+    def _joined(self, items: Iterable[Any], size: int, level: int, most: int) -> str:
+        if level <= 0:
+            return "..." if size else ""
+        shown = [self.repr1(item, level - 1) for item in islice(items, most)]
+        return ", ".join([*shown, "..."] if size > most else shown)
+
+    def _pairs(
+        self, items: ItemsView[Any, Any], level: int, between: str, left: Callable[[Any, int], str]
+    ) -> list[str]:
+        if level <= 0:
+            return ["..."] if items else []
+        shown = [
+            f"{left(key, level - 1)}{between}{self.repr1(value, level - 1)}"
+            for key, value in islice(items, _MOST_ITEMS)
+        ]
+        return [*shown, "..."] if len(items) > _MOST_ITEMS else shown
+
+
+def _is_of_arrow(kind: type) -> bool:
+    """Whether a class is one of pyarrow's own, whose values have no objects of a program."""
+    if type(kind) is not type:
+        return False
+    module: object = kind.__module__
+    return type(module) is str and module.partition(".")[0] == "pyarrow"
+
+
+def _fields_of(x: Any, kind: type) -> dict[str, Any]:
+    """Slots that have a value, and attributes; by the descriptors that classes have from the interpreter."""
+    fields: dict[str, Any] = {}
+    for base in reversed(_bases_of(kind)):
+        for name, member in _namespace_of(base).items():
+            if type(member) is MemberDescriptorType and name != "__dict__":
+                with suppress(AttributeError):
+                    fields[name] = member.__get__(x, kind)
+    attributes = next((own.__get__(x, kind) for own in _dicts_of(kind)), None)
+    if type(attributes) is dict:
+        fields.update((name, value) for name, value in attributes.items() if type(name) is str)
+    return fields
+
+
+def _has_dict(kind: type) -> bool:
+    return any(True for _ in _dicts_of(kind))
+
+
+def _dicts_of(kind: type) -> Iterator[Any]:
+    for base in _bases_of(kind):
+        found = _namespace_of(base).get("__dict__")
+        if type(found) in (GetSetDescriptorType, MemberDescriptorType):
+            yield found
 
 
 _shown: Final = _Shown()
@@ -144,5 +248,5 @@ def shown_record(value: object) -> str:
     try:
         text = _shown.repr(value)
     except Exception as error:  # another thread may change the value meanwhile
-        text = f"<{type(value).__name__} that could not be shown: {type(error).__name__}>"
+        text = f"<{_name_of(type(value))} that could not be shown: {type(error).__name__}>"
     return text.replace("\n", "\\n")[:_LONGEST_RECORD]

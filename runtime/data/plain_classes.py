@@ -1,8 +1,9 @@
 """Plain classes, whose instances consist of their attributes alone, and generated code over their attributes.
 
 Copies and the wire both rest on these rules. An instance may be made empty and then filled, if that equals
-what the class itself does. Whoever knows something of classes keeps it in a ClassTable. Owner: the calling
-thread. It must not run user code: no constructor, no property, no __setattr__.
+what the class itself does. Whoever knows something of classes keeps it in a ClassTable. Owner: any
+thread; tables are shared by all threads of the process. It must not run user code: no constructor, no
+property, no __setattr__.
 """
 
 from __future__ import annotations
@@ -45,8 +46,10 @@ class ClassTable(Generic[V]):
         self._entries[cls] = entry
 
     def _begin_anew(self) -> None:
-        self._entries.clear()
-        self._entries.update(self._built_in)
+        # Another thread may ask meanwhile, and entries of built-in classes are never missing.
+        for cls in list(self._entries):
+            if cls not in self._built_in:
+                self._entries.pop(cls, None)
         for follower in self._followers:
             follower._begin_anew()
 

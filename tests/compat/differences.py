@@ -36,13 +36,15 @@ class Difference(NamedTuple):
 
 
 def marks_in(text: str, file: str) -> Iterator[Mark]:
-    """The marks in the text of a file of tests."""
+    """The marks in the text of a file of tests. Raises ValueError for one without `told`."""
     for node in ast.walk(ast.parse(text)):
-        if not isinstance(node, ast.FunctionDef):
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             continue
         for decorator in node.decorator_list:
             if isinstance(decorator, ast.Call) and ast.unparse(decorator.func) == "pytest.mark.differs":
-                told = {each.arg: ast.literal_eval(each.value) for each in decorator.keywords}["told"]
+                told = {each.arg: ast.literal_eval(each.value) for each in decorator.keywords}.get("told")
+                if told is None:
+                    raise ValueError(f"tests/{file}, {node.name}: the mark `differs` needs `told`")
                 yield Mark(file, node.name, tuple(map(ast.literal_eval, decorator.args)), told)
 
 

@@ -82,7 +82,7 @@ MARKED = """
 def test_keys(): ...
 
 @pytest.mark.differs(told="Windows end")
-def test_windows(): ...
+async def test_windows(): ...
 
 def test_nothing(): ...
 """
@@ -104,3 +104,8 @@ def test_a_difference_without_a_test_and_a_mark_without_a_difference_are_refused
         differences(TOLD, marks[:1])
     with pytest.raises(ValueError, match="test_windows: 'Windows end' is part of 0 differences"):
         differences(TOLD.replace("Windows", "Doors"), marks)
+    untold = MARKED.replace('told="Windows end"', "")
+    with pytest.raises(
+        ValueError, match=r"tests/unit/test_a.py, test_windows: the mark `differs` needs `told`"
+    ):
+        list(marks_in(untold, "unit/test_a.py"))

@@ -17,5 +17,5 @@ PAUSES_PER_LOOK: Final = 3.0
 
 
 def pause_behind(look_seconds: float) -> float:
-    """Seconds to pause behind a look that took so many."""
+    """Seconds to pause after a look that took `look_seconds`."""
     return min(MOST, max(LEAST, PAUSES_PER_LOOK * look_seconds))

@@ -354,7 +354,7 @@ class WaitingCallsOperator(Operator):
         failed.seen[0] += complete.size
         if not isinstance(results, FailedResults):
             return self.emitted(complete)
-        letter = failed.left_out(results.error, 0, complete.row, complete.timestamp)
+        letter = failed.letter_if_read(results.error, 0, complete.row, complete.timestamp)
         return () if letter is None else (((_LETTERS, letter), complete.timestamp),)
 
     def next_timer(self) -> int | None:

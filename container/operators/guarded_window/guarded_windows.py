@@ -87,7 +87,7 @@ class GuardedWindowingOperator(WindowingOperator):
                 raise self._failure(short_record(row), error) from error
             if windows is not None:
                 self._assigner.take_back(row, self._assigner_context)
-            letter = failed.left_out(error, 0, row, timestamp)
+            letter = failed.letter_if_read(error, 0, row, timestamp)
             if letter is not None:
                 yield (_LETTERS, letter), timestamp
             return

@@ -37,5 +37,5 @@ class GuardedPairs:
             made = self._process(left, right, context) or ()
             return list(made) if copier is None else [copier(result) for result in made]
         except Exception as error:
-            letter = failed.left_out(error, PAIR_OF_INPUTS, (left, right), context.result)
+            letter = failed.letter_if_read(error, PAIR_OF_INPUTS, (left, right), context.result)
             return () if letter is None else ((_LETTERS, letter),)

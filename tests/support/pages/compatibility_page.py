@@ -29,8 +29,8 @@ a test of behaviour uses it:
 - *implemented*: the test has a class of its own with this method;
 - *by the engine*: the test uses the class, and the engine calls its methods.
 
-The result is *as in PyFlink*, or it names the [differences](#differences) of the method by their numbers. A test shows
-each difference and is marked so, and the row names that test. *As in PyFlink* says that no test shows a difference.
+The result is *no difference known*, or it names the [differences](#differences) of the method by their numbers. A test
+shows each difference and is marked so, and the row names that test. *No difference known* says that no test shows one.
 All of these tests are part of the suite, which has to pass.
 
 The script finds calls in the text of the tests, by the types of expressions. It names one test of each method. A call
@@ -64,7 +64,7 @@ def _lines(named: dict[tuple[str, str], str], without: set[str]) -> Iterator[str
                 missing.append(f"- `{api.name}.{method}`")
                 continue
             file = _chosen(files, named.get((api.name, method)))
-            result = "as in PyFlink"
+            result = "no difference known"
             if own := differing.pop(f"{api.name}.{method}", None):
                 result, file = f"differs: {', '.join(map(str, own))}", next(iter(own.values()))
             row = f"| `{api.name}.{method}` | {how} | {result} | tests/{file} |"

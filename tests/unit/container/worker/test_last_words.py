@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import ctypes
+import datetime as dt
 import os
 import signal
 import threading
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterable
 from decimal import Decimal
+from functools import partial
+from types import SimpleNamespace
 from typing import Any, ClassVar, NamedTuple
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
+from yarrow.common.types import Row
 from yarrow.container.codegen.code_writer import CodeWriter, CompiledCode
 from yarrow.container.worker import last_words
 from yarrow.container.worker.last_words import LastWords
+from yarrow.container.worker.log_origin import as_operator
 from yarrow.container.worker.present_call import PresentCall, RunningCode, shown_record
 
 LIMIT = 60.0
@@ -195,3 +203,115 @@ def test_a_crash_ends_the_process_though_the_program_catches_alarms(monkeypatch:
     # A last word that never ends.
     monkeypatch.setattr(LastWords, "dying", lambda *_: threading.Event().wait())
     assert last_word(catch_alarms)[1] & 0x7F == signal.SIGALRM
+
+
+def _refuse(*_: Any) -> Any:
+    raise AssertionError("user code was called")
+
+
+refuse: Any = _refuse
+
+
+class Touchy:
+    """A record that any look at it by its own methods breaks."""
+
+    def __init__(self) -> None:
+        self.name = "pen"
+
+    __getattribute__ = __repr__ = __str__ = __hash__ = __len__ = __iter__ = refuse
+
+
+class OwnDict(dict[Any, Any]):
+    __getattribute__ = __repr__ = __len__ = __iter__ = items = refuse
+
+
+class OwnList(list[Any]):
+    __getattribute__ = __repr__ = __len__ = __iter__ = refuse
+
+
+class OwnTuple(tuple[Any, ...]):
+    __getattribute__ = __repr__ = __len__ = __iter__ = refuse
+
+
+class OwnSet(set[Any]):
+    __getattribute__ = __repr__ = __len__ = __iter__ = refuse
+
+
+class OwnText(str):
+    __getattribute__ = __repr__ = __str__ = __len__ = refuse
+
+
+class OwnNumber(int):
+    __getattribute__ = __repr__ = __str__ = __int__ = refuse
+
+
+class Slots:
+    __slots__ = ("a", "b", "unset")
+
+    def __init__(self) -> None:
+        self.a, self.b = 1, Touchy()
+
+
+class OwnZone(dt.tzinfo):
+    __repr__ = utcoffset = dst = tzname = refuse
+
+
+class OwnDescriptor:
+    __dict__ = property(refuse)
+
+
+def own_list() -> list[int]:
+    """A class of a program with the name of a built-in one."""
+    made: list[int] = type("list", (list,), {"__iter__": refuse, "__len__": refuse})()
+    list.append(made, 1)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("make", "shown"),
+    [
+        (lambda: Touchy(), "Touchy(name='pen')"),
+        (lambda: OrderedDict(a=1), "OrderedDict({'a': 1})"),
+        (lambda: Counter("aab"), "Counter({'a': 2, 'b': 1})"),
+        (lambda: OwnDict(a=Touchy()), "OwnDict({'a': Touchy(name='pen')})"),
+        (lambda: OwnList([1]), "OwnList([1])"),
+        (lambda: own_list(), "list([1])"),
+        (lambda: OwnTuple([1, 2]), "OwnTuple(1, 2)"),
+        (lambda: OwnSet([1]), "OwnSet({1})"),
+        (lambda: OwnSet(), "OwnSet()"),
+        (lambda: deque([Touchy()]), "deque([Touchy(name='pen')])"),
+        (lambda: OwnText("pen"), "OwnText('pen')"),
+        (lambda: OwnNumber(5), "OwnNumber(5)"),
+        (lambda: Slots(), "Slots(a=1, b=Touchy(name='pen'))"),
+        (lambda: Row(id=1, name=Touchy()), "Row(id=1, name=Touchy(name='pen'))"),
+        (lambda: Row(1, "a"), "Row(1, 'a')"),
+        (lambda: SimpleNamespace(a=Touchy()), "SimpleNamespace(a=Touchy(name='pen'))"),
+        (lambda: ValueError("no", Touchy()), "ValueError('no', Touchy(name='pen'))"),
+        (lambda: {"a": Touchy()}.values(), "<dict_values>"),
+        (lambda: OwnDescriptor(), "<OwnDescriptor>"),
+        (lambda: np.array([1, 2]), "ndarray([1, 2])"),
+        (lambda: np.int64(7), repr(np.int64(7))),
+        (lambda: pa.array([1]).type, "DataType(int64)"),
+        (
+            lambda: dt.datetime(2026, 1, 2, tzinfo=dt.UTC),
+            "datetime.datetime(2026, 1, 2, 0, 0, tzinfo=datetime.timezone.utc)",
+        ),
+        (lambda: dt.datetime(2026, 1, 2, tzinfo=OwnZone()), "datetime.datetime(2026, 1, 2, 0, 0)"),
+        (lambda: (1,), "(1,)"),
+        (lambda: None, "None"),
+        (lambda: list(range(20)), "[0, 1, 2, 3, 4, 5, 6, 7, ...]"),
+        (lambda: [[[[[[[[]]]]]]]], "[[[[[[[...]]]]]]]"),
+    ],
+)
+def test_a_record_is_shown_with_what_it_has_and_by_none_of_its_methods(
+    make: Callable[[], Any], shown: str
+) -> None:
+    assert shown_record(make()) == shown
+
+
+def test_a_partial_is_shown_with_its_arguments() -> None:
+    assert "args=(Touchy(name='pen'),)" in shown_record(partial(print, Touchy()))
+
+
+def test_a_frame_of_an_object_is_read_without_its_methods() -> None:
+    assert as_operator(Touchy()) is None

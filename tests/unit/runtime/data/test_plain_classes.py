@@ -231,7 +231,27 @@ def test_a_full_table_of_classes_begins_anew_with_those_that_follow_it() -> None
         follower.put(each, "made")
     # The table is full, and what it has may be replaced.
     table.put(classes[0], "again")
-    assert (table.get(classes[0]), table.get(classes[1]), follower.get(classes[1])) == ("again", "made", "made")
+    assert (table.get(classes[0]), table.get(classes[1]), follower.get(classes[1])) == (
+        "again",
+        "made",
+        "made",
+    )
     table.put(classes[-1], "last")
     assert [table.get(each) for each in (int, classes[0], classes[-1])] == ["built in", None, "last"]
     assert follower.get(classes[1]) is None
+
+
+def test_entries_of_built_in_classes_are_there_while_a_table_begins_anew() -> None:
+    table = ClassTable[object]({int: "built in"})
+    seen: list[object] = []
+
+    class Entry:
+        """Looks when the table drops it, as another thread could."""
+
+        def __del__(self) -> None:
+            seen.append(table.get(int))
+
+    classes = [type(f"Made{number}", (), {}) for number in range(MOST_CLASSES)]
+    for each in classes:
+        table.put(each, Entry())
+    assert len(seen) == MOST_CLASSES - 1 and set(seen) == {"built in"}

@@ -4,7 +4,7 @@ Owner: the enumerator's thread. Files, partitions and clusters are found by thei
 connector, nor the interfaces of sources.
 """
 
-from yarrow.datastream.connectors.discovery.changes import gone, named, new
+from yarrow.datastream.connectors.discovery.changes import gone, new
 from yarrow.datastream.connectors.discovery.discovery_timer import DiscoveryTimer
 
-__all__ = ["DiscoveryTimer", "gone", "named", "new"]
+__all__ = ["DiscoveryTimer", "gone", "new"]

@@ -5,27 +5,20 @@ Owner: none (pure). A known thing that was not found has gone; whether the job f
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-T = TypeVar("T")
+if TYPE_CHECKING:
+    from _typeshed import SupportsRichComparison
+
+T = TypeVar("T", bound="SupportsRichComparison")
 
 
 def new(known: AbstractSet[T], found: AbstractSet[T]) -> list[T]:
     """Everything that was found and is not known, in its order."""
-    return _ordered(found - known)
+    return sorted(found - known)
 
 
 def gone(known: AbstractSet[T], found: AbstractSet[T]) -> list[T]:
     """Everything that is known and was not found, in its order."""
-    return _ordered(known - found)
-
-
-def named(things: Iterable[object]) -> str:
-    """The names of things, as messages about them have them."""
-    return ", ".join(map(str, things))
-
-
-def _ordered(things: AbstractSet[Any]) -> list[Any]:
-    return sorted(things)
+    return sorted(known - found)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from yarrow.datastream.connectors.base import SplitEnumerator, SplitEnumeratorContext
-from yarrow.datastream.connectors.discovery import DiscoveryTimer, gone, named
+from yarrow.datastream.connectors.discovery import DiscoveryTimer, gone
 from yarrow.datastream.connectors.dynamic_kafka.dynamic_settings import (
     Clusters,
     DynamicSourceSettings,
@@ -181,14 +181,14 @@ class DynamicKafkaEnumerator(SplitEnumerator[KafkaPartitionSplit]):
         if partitions and self._settings.common.is_bounded:
             raise KafkaTopicMissingError(
                 f"the metadata service does not tell of cluster {name} any more. Whether the job had read"
-                f" {named(partitions)} to the end is not known, so records may be missing. Read what is"
+                f" {', '.join(map(str, partitions))} to the end is not known, so records may be missing. Read what is"
                 " left with a new job"
             )
         if partitions:
             _LOG.warning(
                 "Kafka: cluster %s is not read any more; the splits of %s are released",
                 name,
-                named(partitions),
+                ", ".join(map(str, partitions)),
             )
         self._removed.update(partitions)
         for subtask in sorted(self._context.registered_readers):

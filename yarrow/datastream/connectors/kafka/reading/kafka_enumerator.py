@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from yarrow.datastream.connectors.base import SplitEnumerator, SplitEnumeratorContext
-from yarrow.datastream.connectors.discovery import DiscoveryTimer, named
+from yarrow.datastream.connectors.discovery import DiscoveryTimer
 from yarrow.datastream.connectors.kafka.cluster.client import ClusterClient
 from yarrow.datastream.connectors.kafka.cluster.kafka_errors import (
     KafkaConnectorError,
@@ -102,7 +102,7 @@ class KafkaSourceEnumerator(SplitEnumerator[KafkaPartitionSplit]):
             _LOG.warning(
                 "Kafka: cluster %s is not read any more; the splits of %s are released",
                 self._settings.cluster,
-                named(partitions),
+                ", ".join(map(str, partitions)),
             )
             self._tell_removed(partitions)
         self.close()
@@ -267,7 +267,7 @@ class KafkaSourceEnumerator(SplitEnumerator[KafkaPartitionSplit]):
             and place in self._choose({place.topic: place.partition + 1})
         ]
         if kept:
-            _LOG.warning("Kafka: %s cannot be seen now; its splits are kept", named(kept))
+            _LOG.warning("Kafka: %s cannot be seen now; its splits are kept", ", ".join(map(str, kept)))
         return [place for place in removed if place not in kept]
 
     def _tell_of_nothing(self) -> None:
@@ -280,7 +280,7 @@ class KafkaSourceEnumerator(SplitEnumerator[KafkaPartitionSplit]):
 
     def _add(self, partitions: Collection[KafkaTopicPartition], *, is_first: bool) -> None:
         if not is_first:
-            _LOG.info("Kafka: new partitions %s", named(partitions))
+            _LOG.info("Kafka: new partitions %s", ", ".join(map(str, partitions)))
         begun = [place for place in partitions if is_first or self._is_of_added_topic(place)]
         starts = self._offsets(self._settings.starting, begun)
         stopping = self._settings.stopping
@@ -308,10 +308,10 @@ class KafkaSourceEnumerator(SplitEnumerator[KafkaPartitionSplit]):
     def _remove(self, removed: Collection[KafkaTopicPartition], topics: Mapping[str, int]) -> None:
         """Release partitions that have gone. Raises KafkaTopicMissingError where they have a bounded end."""
         gone = [place for place in removed if place.partition >= topics.get(place.topic, 0)]
-        names = named(removed)
+        names = ", ".join(map(str, removed))
         if gone and self._settings.is_bounded:
             raise KafkaTopicMissingError(
-                f"{named(gone)} does not exist any more. Whether the job had read it to its end is not"
+                f"{', '.join(map(str, gone))} does not exist any more. Whether the job had read it to its end is not"
                 " known, so records may be missing. Read what is left with a new job"
             )
         if gone:

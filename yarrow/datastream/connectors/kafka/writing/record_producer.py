@@ -47,6 +47,8 @@ _TOPIC_SECONDS: Final = 0.1
 #: failures. A look costs some microseconds, and 100 ms here would be a tenth of a second without a record sent.
 _ROOM_SECONDS: Final = 0.005
 _FLUSH_SECONDS: Final = 1.0
+#: Headers that need no second look.
+_COLLECTIONS: Final = (list, tuple)
 #: Seconds for questions about topics and transactions.
 _REQUEST_SECONDS: Final = 30.0
 #: Seconds in which a broker may make a topic that it did not know.
@@ -149,7 +151,7 @@ class RecordProducer:
                 if fields is None:
                     continue
                 topic, value, key, partition, timestamp, headers = fields
-                if headers and hasattr(headers, "__next__"):
+                if headers and type(headers) not in _COLLECTIONS:
                     fields = with_listed_headers(fields)
                     headers = fields[5]
                 if topic not in topics:

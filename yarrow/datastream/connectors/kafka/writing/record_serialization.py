@@ -6,7 +6,7 @@ Owner: the client builds a schema; the writer calls it on the task's thread. Mus
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator
 from numbers import Integral
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -16,7 +16,8 @@ from yarrow.runtime.common.errors import InvalidProgramError
 IN = TypeVar("IN")
 IN_contra = TypeVar("IN_contra", contravariant=True)
 
-Headers = Sequence[tuple[str, bytes | None]]
+#: An iterator may stand for them: the writer makes a list of it.
+Headers = Iterable[tuple[str, bytes | None]]
 _OWNER = "KafkaRecordSerializationSchema"
 
 

@@ -84,7 +84,8 @@ class RefusingWriter(SinkWriter[Any]):
                 f"the timestamp of the record is {timestamp} ms, and Kafka's client takes times above 0 alone"
             )
         size = OVERHEAD + _bytes_of(value) + _bytes_of(key)
-        size += sum(_with_length(name) + _with_length(content) for name, content in headers or ())
+        for name, content in headers or ():
+            size += _with_length(name) + _with_length(content)
         if size > self._limit:
             failed = FailedRecord(topic, -1, _encoded(key), _encoded(value))
             raise KafkaRecordError(

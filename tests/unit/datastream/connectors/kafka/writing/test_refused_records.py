@@ -86,7 +86,7 @@ def test_records_that_the_client_would_refuse(refused: Any, words: str) -> None:
     "record",
     [
         ProducerRecord("t", b"v", headers=None),  # type: ignore[arg-type]
-        ProducerRecord("t", b"v", headers={"a": b"b"}.items()),  # type: ignore[arg-type]
+        ProducerRecord("t", b"v", headers={"a": b"b"}.items()),
         ProducerRecord("t", b"v", partition=numpy.int64(1), timestamp=numpy.int64(2)),  # type: ignore[arg-type]
     ],
     ids=str,
@@ -100,7 +100,7 @@ def test_records_that_the_client_takes(record: ProducerRecord) -> None:
 def test_headers_of_an_iterator_are_those_of_a_list() -> None:
     pairs = [("a", b"b"), ("c", None)]
     records = Records()
-    writer_of(records).write([ProducerRecord("t", b"v", headers=iter(pairs))], None)  # type: ignore[arg-type]
+    writer_of(records).write([ProducerRecord("t", b"v", headers=iter(pairs))], None)
     assert records.made == [ProducerRecord("t", b"v", headers=pairs)]
 
 
