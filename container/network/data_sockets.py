@@ -135,7 +135,7 @@ class DataSockets:
                 f"worker {consumer.worker_id} on {consumer.host} is on another host, and no certificates were given"
             )
         plain = socket.create_connection((consumer.host, consumer.port), timeout=10)
-        _set_options(plain)
+        set_tcp_options(plain)
         plain.setblocking(False)
         wrapped = self._tls.client.wrap_socket(
             plain, server_hostname=self._settings.server_name, do_handshake_on_connect=False
@@ -158,7 +158,7 @@ class DataSockets:
         if sock.family != socket.AF_UNIX:
             assert self._tls is not None
             try:
-                _set_options(sock)
+                set_tcp_options(sock)
                 sock = self._tls.server.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
             except OSError as error:  # gone already, or it sent data before TLS was set up
                 _log.debug("refused a data connection: %s", error)
@@ -232,7 +232,7 @@ class DataSockets:
                 )
 
 
-def _set_options(sock: socket.socket) -> None:
+def set_tcp_options(sock: socket.socket) -> None:
     """Sets options of either end of a TCP connection: frames are sent at once, and a vanished peer ends it."""
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

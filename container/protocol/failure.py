@@ -38,9 +38,9 @@ _record_repr.maxtuple = 12
 #: Most characters of one part of a traceback: a frame, or an exception with its message.
 _LONGEST_PART = 5_000
 #: Most characters of a traceback; its last part lies in the kept end.
-_LONGEST_TRACE = 12_000
+LONGEST_TRACE = 12_000
 #: Most characters of a message without its traceback.
-_LONGEST_MESSAGE = 1_000
+LONGEST_MESSAGE = 1_000
 
 _MISSING_MODULE = (
     "  ship the module with add_python_file (-pyfs), or install it in the environment of the workers"
@@ -96,7 +96,7 @@ def failure_cause(error: BaseException, where: str = "", *, in_loading: bool = F
         message = f"user code called sys.exit({error.code!r})"
     return FailureCause(
         exception_name=f"{kind.__module__}.{kind.__qualname__}",
-        message=cut_in_the_middle(message, _LONGEST_MESSAGE),
+        message=cut_in_the_middle(message, LONGEST_MESSAGE),
         stacktrace=text,
         operator_name=operator,
         record=record,
@@ -131,9 +131,7 @@ def format_user_first(error: BaseException) -> str:
 
 
 def _joined(parts: Iterable[str]) -> str:
-    return cut_in_the_middle(
-        "".join(cut_in_the_middle(part, _LONGEST_PART) for part in parts), _LONGEST_TRACE
-    )
+    return cut_in_the_middle("".join(cut_in_the_middle(part, _LONGEST_PART) for part in parts), LONGEST_TRACE)
 
 
 def _has_user_frame(part: traceback.TracebackException) -> bool:

@@ -20,7 +20,7 @@ from yarrow.container.worker.present_call import PresentCall, RunningCode
 
 #: Seconds between two looks.
 _LOOK_SECONDS: Final = 0.25
-#: Seconds that a crashed process may take for its last word.
+#: Seconds that a dying process may take for its last word.
 _LAST_SECONDS: Final = 5
 _CRASHES: Final = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGFPE, signal.SIGILL)
 
@@ -30,6 +30,8 @@ Tell = Callable[[PresentCall, str], None]
 
 _exit: Final = os._exit
 _handler_type: Final = ctypes.CFUNCTYPE(None, ctypes.c_int)
+#: Memory for a `struct sigaction` of Linux or macOS, which begins with the handler.
+_Action: Final = ctypes.c_void_p * 64
 
 
 class LastWords:
@@ -87,6 +89,8 @@ class _Present:
     words: LastWords | None = None
     #: What C calls; it must live as long as the process.
     handler: Any = None
+    #: That of C.
+    library: Any = None
 
 
 def present() -> LastWords | None:
@@ -95,17 +99,18 @@ def present() -> LastWords | None:
 
 
 def _install() -> None:
-    """Lets this process tell its end; once. The handlers of the interpreter could not run in crashed native code."""
+    """Lets this process tell its end; once. The handlers of the interpreter could not run in crashed native code.
+
+    Handlers of the program stay: a Java in its process needs its own.
+    """
     if _Present.handler is not None:
         return
-    library = ctypes.CDLL(None)
+    library = _Present.library = ctypes.CDLL(None)
 
     def crashed(number: int) -> None:
         # The next crash, or the end of this function, is the end.
         library.signal(number, None)
-        # The program may catch this signal itself, by a handler for which a crashed interpreter has no time.
-        library.signal(int(signal.SIGALRM), None)
-        library.alarm(_LAST_SECONDS)
+        _end_in_time()
         faulthandler.dump_traceback(2, all_threads=False)
         words = _Present.words
         if words is not None:
@@ -117,15 +122,37 @@ def _install() -> None:
         os.kill(os.getpid(), number)
 
     _Present.handler = _handler_type(crashed)
+    replaced: set[int | None] = {None}
+    if faulthandler.is_enabled():
+        # `crashed` does the work of faulthandler, whose handler is one for all crashes. Few programs catch SIGABRT.
+        replaced.add(_handler_of(signal.SIGABRT))
     for number in _CRASHES:
-        library.signal(int(number), _Present.handler)
+        if _handler_of(number) in replaced:
+            library.signal(int(number), _Present.handler)
     os._exit = _told_exit
+
+
+def _handler_of(number: signal.Signals) -> int | None:
+    """The address of the present handler of a signal; None = the default."""
+    # Asked without a change: `signal` would drop the flags of a handler that it puts back.
+    action = _Action()
+    _Present.library.sigaction(int(number), None, action)
+    handler: int | None = action[0]
+    return handler
+
+
+def _end_in_time() -> None:
+    """From now on the kernel ends this process after some seconds."""
+    # The program may catch this signal itself, by a handler for which a dying interpreter has no time.
+    _Present.library.signal(int(signal.SIGALRM), None)
+    _Present.library.alarm(_LAST_SECONDS)
 
 
 def _told_exit(status: int) -> NoReturn:
     """Stands in the place of `os._exit`."""
     words = _Present.words
     if words is not None:
+        _end_in_time()
         try:
             words.dying(f"user code ended the process with os._exit({status})")
         except Exception as error:  # the process ends whatever is told

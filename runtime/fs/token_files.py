@@ -1,13 +1,15 @@
 """Hadoop's token file of this process as it is written anew: fresh tokens take the places of older ones.
 
-Owner: the one process of a container that may write its token file; blocking. Other processes of the container read
-the file. They see all of the old file or all of the new one. No text that leaves here names a token.
+Owner: each process that gets tokens for its container's file; blocking. Several Python processes of a Spark executor
+write the same file, so the token that HDFS has issued later stays. Readers see all of the old file or all of the new
+one. No text that leaves here names a token.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
+from functools import reduce
 
 from yarrow.runtime.fs.hadoop_tokens import (
     MAGIC,
@@ -39,9 +41,23 @@ def written_tokens(tokens: Sequence[HadoopToken]) -> bytes:
 
 
 def with_fresh(old: Iterable[HadoopToken], fresh: Sequence[HadoopToken]) -> Sequence[HadoopToken]:
-    """The fresh tokens, then the old ones without those of the same kind and service as a fresh one."""
+    """The fresh tokens, then the old ones without those of the same kind and service as a fresh one.
+
+    An old token that HDFS has issued later than the fresh one stays in its place.
+    """
     replaced = {(token.kind, token.service) for token in fresh}
-    return [*fresh, *(token for token in old if (token.kind, token.service) not in replaced)]
+    former, others = list[HadoopToken](), list[HadoopToken]()
+    for token in old:
+        (former if (token.kind, token.service) in replaced else others).append(token)
+    return [*(reduce(_later, former, token) for token in fresh), *others]
+
+
+def _later(one: HadoopToken, other: HadoopToken) -> HadoopToken:
+    """The other token if it is for the same and HDFS has issued it later, as far as both say when; else this one."""
+    if (one.kind, one.service) != (other.kind, other.service):
+        return one
+    first, second = one.issued_ms(), other.issued_ms()
+    return other if first is not None and second is not None and second > first else one
 
 
 def take_tokens(content: bytes) -> None:
@@ -61,7 +77,7 @@ def take_tokens(content: bytes) -> None:
 
 
 def take_tokens_or_tell(content: bytes) -> None:
-    """Does what `take_tokens` does, and logs its error: whoever sends tokens sends them again."""
+    """Does what `take_tokens` does, and logs its error: this process keeps its former tokens."""
     try:
         take_tokens(content)
     except TokenFileError as error:

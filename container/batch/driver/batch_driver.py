@@ -87,10 +87,10 @@ class BatchDriver(RpcEndpoint):
         self._read_page: ReadPage | None = None
         #: Java that stands still must not hold all threads: new tokens need one.
         self._page_reads = asyncio.Semaphore(_PAGE_READS)
-        #: What the master has sent last.
+        #: The newest delegation tokens from the master.
         self.tokens = NewestTokens()
         #: Hands the tokens of this process's file to Spark, and blocks.
-        self.hand_on_tokens: Callable[[], None] = lambda: None
+        self._hand_on_tokens: Callable[[], None] = lambda: None
         self._disconnected = False
         #: Some run has come to its end.
         self.has_finished_run = False
@@ -115,11 +115,20 @@ class BatchDriver(RpcEndpoint):
         if isinstance(answer, RegistrationRejection):
             raise RegistrationRefusedError(answer.reason)
         if answer.tokens is not None:
-            # Before Java starts, which reads their file once.
+            # Java reads their file when Spark starts; what comes later is handed on.
             take_tokens_or_tell(answer.tokens.content)
             self.tokens.put(answer.tokens.content)
         self._heard = self._clock.monotonic()
         self._watch_master(answer.heartbeat_interval_ms / 1000)
+
+    async def spark_started(self, hand_on_tokens: Callable[[], None]) -> None:
+        """Hands on what has come while Spark started, and all later tokens by `hand_on_tokens`, which blocks."""
+        self._hand_on_tokens = hand_on_tokens
+        if self.tokens.newest.number:
+            try:
+                await self.run_blocking(hand_on_tokens)
+            except YarrowError as error:
+                _log.warning("tokens that came while Spark started are not handed on: %s", error)
 
     async def session_started(
         self, application: SparkApplication, make_run: MakeRun, read_page: ReadPage | None = None
@@ -227,7 +236,7 @@ class BatchDriver(RpcEndpoint):
     async def update_delegation_tokens(self, tokens: DelegationTokens) -> Acknowledge:
         await self.run_blocking(take_tokens, tokens.content)
         self.tokens.put(tokens.content)
-        await self.run_blocking(self.hand_on_tokens)
+        await self.run_blocking(self._hand_on_tokens)
         return Acknowledge()
 
     async def read_spark_page(self, request: SparkPageRequest) -> SparkPage:

@@ -1,7 +1,7 @@
 """NewestTokens: the delegation tokens that a SparkDriver was given last, for the processes of its executors.
 
-Owner: any thread. A process in a container on another host has a token file of its own, which nobody else writes. Must
-not show a token in a text.
+Owner: any thread. The Python processes of an executor share the token file of its container, and each of them writes
+the file. Must not show a token in a text.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ import logging
 import shutil
 import threading
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -125,7 +125,7 @@ class RunServices:
     #: Bytes of a blob in one message.
     part_bytes: int
     #: What processes of executors get.
-    tokens: NewestTokens = field(default_factory=NewestTokens)
+    tokens: NewestTokens
 
 
 class BatchRun:

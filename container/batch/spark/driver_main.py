@@ -246,7 +246,7 @@ class _DriverProcess:
             part_bytes=bootstrap.max_message_bytes // 2,
             tokens=driver.tokens,
         )
-        driver.hand_on_tokens = host.hand_on_tokens
+        await driver.spark_started(host.hand_on_tokens)
         make_run = partial(_make_run, services)
         # Pages may be looked at in each session; without the option nobody can.
         pages = SparkPages(host.session, self._clock, services.part_bytes) if application.has_pages else None

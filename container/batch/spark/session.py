@@ -106,6 +106,10 @@ class SparkStartError(YarrowError):
     """Spark has not started: Java ended or took too long."""
 
 
+class SparkTokensError(YarrowError):
+    """Java of Spark has not taken new delegation tokens: whoever hands them over may try it again."""
+
+
 class SparkHost:
     """Java with a Spark session. `start_java`, then `connect`; `close` ends everything."""
 
@@ -279,30 +283,31 @@ class SparkHost:
         return ""
 
     def hand_on_tokens(self) -> None:
-        """Gives the tokens in this container's file to Spark, and it to its ApplicationMaster and executors. Blocking.
+        """Gives Spark the tokens in this container's file. Spark sends them to its ApplicationMaster and executors.
 
-        Spark has a message for that, by which it renews tokens where it has a keytab itself.
+        Blocking. Spark has a message for that, by which it renews tokens where it has a keytab itself.
+        Raises SparkTokensError.
         """
-        path = token_file()
-        if path is None or not self.has_executors or self._session is None:
+        path, session = token_file(), self._session
+        if path is None or not self.has_executors or session is None:
             return
-        jvm, spark = self._gateway.jvm, self._session.sparkContext._jsc.sc()
-        messages = jvm.org.apache.spark.scheduler.cluster
         try:
+            jvm, spark = self._gateway.jvm, session.sparkContext._jsc.sc()
+            messages = jvm.org.apache.spark.scheduler.cluster
             hadoop = jvm.org.apache.spark.deploy.SparkHadoopUtil.get()
             file = jvm.java.io.File(str(path))
             tokens = jvm.org.apache.hadoop.security.Credentials.readTokenStorageFile(
-                file, self._session.sparkContext._jsc.hadoopConfiguration()
+                file, session.sparkContext._jsc.hadoopConfiguration()
             )
             content = hadoop.serialize(tokens)
             update = getattr(messages, "CoarseGrainedClusterMessages$UpdateDelegationTokens")(content)
             spark.schedulerBackend().driverEndpoint().send(update)
-        except (Py4JError, PySparkException, OSError) as error:
-            _log.warning(
-                "Java of Spark's executors keeps its former delegation tokens: %s", _first_line(error)
-            )
-        else:
-            _log.info("Java of Spark's executors gets the new delegation tokens")
+        # AttributeError: `close` has stopped the session meanwhile.
+        except (AttributeError, Py4JError, PySparkException, OSError) as error:
+            raise SparkTokensError(
+                f"Java of Spark's executors keeps its former delegation tokens: {_first_line(error)}"
+            ) from error
+        _log.info("Java of Spark's executors gets the new delegation tokens")
 
     def lost_application(self) -> str:
         """How Spark's application on YARN has ended, though it is needed; "" = it has not, or runs elsewhere.

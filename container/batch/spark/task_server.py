@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import select
 import socket
 import ssl
 import threading
@@ -46,6 +47,7 @@ from yarrow.container.batch.spark.tasks.driver_address import (
     DriverOnThisHost,
     tls_context,
 )
+from yarrow.container.network.data_sockets import set_tcp_options
 from yarrow.container.network.unix_sockets import bind_unix
 from yarrow.container.protocol.errors import FrameError
 from yarrow.container.protocol.framing import FramedSocket
@@ -60,7 +62,7 @@ _BACKLOG = 256
 _HANDSHAKE_SECONDS = 30.0
 #: Bytes of a shipped file in one message.
 _PART_BYTES = 4 << 20
-#: Seconds between two looks whether the run has ended, while there are no newer tokens.
+#: Seconds between two looks whether the run or the process has ended, while there are no newer tokens.
 _TOKENS_SECONDS = 1.0
 _DECODER: msgspec.msgpack.Decoder[FromTaskMessage] = msgspec.msgpack.Decoder(FromTaskMessage)
 
@@ -160,6 +162,7 @@ class EntranceForOtherHosts:
         self.address: DriverAddress = DriverElsewhere(host, port, job.run, authority.issue("task"))
 
     def admit(self, connection: socket.socket) -> socket.socket:
+        set_tcp_options(connection)
         connection.settimeout(_HANDSHAKE_SECONDS)
         admitted = self._context.wrap_socket(connection, server_side=True)
         admitted.settimeout(None)
@@ -187,12 +190,10 @@ class EntranceForOtherHosts:
 class TaskServer:
     """Serves the tasks of one run."""
 
-    def __init__(
-        self, entrance: TaskEntrance, listener: AttemptListener, tokens: NewestTokens | None = None
-    ) -> None:
-        """`tokens`: what processes on other hosts get; None = the driver is given none."""
+    def __init__(self, entrance: TaskEntrance, listener: AttemptListener, tokens: NewestTokens) -> None:
+        """`tokens`: what processes on other hosts get."""
         self._listener = listener
-        self._tokens = tokens or NewestTokens()
+        self._tokens = tokens
         self._entrance = entrance
         self._server = entrance.server
         self._open: set[socket.socket] = set()
@@ -247,7 +248,7 @@ class TaskServer:
                 if self._closed and admitted is not connection:
                     # Too late for `close`, which has ended the plain connection.
                     return
-            self._serve(FramedSocket(admitted, _DECODER))
+            self._serve(admitted)
         except (FrameError, OSError) as error:
             _log.info("a task's connection ended: %s", error)
         finally:
@@ -263,7 +264,8 @@ class TaskServer:
             self._writing.discard(threading.current_thread())
             self._lock.notify_all()
 
-    def _serve(self, frames: FramedSocket[FromTaskMessage]) -> None:
+    def _serve(self, connection: socket.socket) -> None:
+        frames = FramedSocket(connection, _DECODER)
         first = frames.receive()
         if not isinstance(first, AttemptStarted):
             self._writes_no_more()
@@ -281,15 +283,15 @@ class TaskServer:
         elif isinstance(first, JobWanted):
             self._entrance.send_job(frames)
         elif isinstance(first, TokensWanted):
-            self._send_tokens(frames)
+            self._send_tokens(frames, connection)
 
-    def _send_tokens(self, frames: FramedSocket[FromTaskMessage]) -> None:
+    def _send_tokens(self, frames: FramedSocket[FromTaskMessage], connection: socket.socket) -> None:
         """Sends the newest tokens, and each newer ones, until the run or the process ends."""
         sent = self._tokens.newest
         frames.send(TokensSent(content=sent.content))
-        while not self._closed:
+        while not self._closed and not _is_closed_by_peer(connection):
             newer = self._tokens.wait_for_newer(sent.number, _TOKENS_SECONDS)
-            if newer is not None:
+            if newer is not None and not self._closed:
                 sent = newer
                 frames.send(TokensSent(content=sent.content))
 
@@ -323,4 +325,12 @@ _UNKNOWN = AttemptStarted(run=-1, stage=-1, subtask=-1, attempt=-1, pid=0)
 def _shut(sock: socket.socket) -> None:
     """Wakes up whoever waits in it."""
     with contextlib.suppress(OSError):
-        sock.shutdown(socket.SHUT_RDWR)
+        # SSLSocket.shutdown would turn TLS off first, while another thread may be sending a secret.
+        socket.socket.shutdown(sock, socket.SHUT_RDWR)
+
+
+def _is_closed_by_peer(connection: socket.socket) -> bool:
+    """Whether the other end, which sends nothing more, has closed the connection."""
+    waiting = select.poll()
+    waiting.register(connection, select.POLLIN)
+    return bool(waiting.poll(0))

@@ -28,6 +28,7 @@ from yarrow.container.batch.driver.task_messages import (
     SentJob,
     ToTaskMessage,
 )
+from yarrow.container.network.data_sockets import set_tcp_options
 from yarrow.container.network.unix_sockets import connect_unix
 from yarrow.container.protocol.framing import FramedSocket
 from yarrow.runtime.common.errors import YarrowError
@@ -99,6 +100,7 @@ class DriverElsewhere:
     def connect(self) -> socket.socket:
         plain = socket.create_connection((self.host, self.port), _CONNECT_SECONDS)
         try:
+            set_tcp_options(plain)
             context = tls_context(self.identity, ssl.PROTOCOL_TLS_CLIENT)
             connection = context.wrap_socket(plain, server_hostname=Role.SPARK_DRIVER.server_name)
             connection.settimeout(None)

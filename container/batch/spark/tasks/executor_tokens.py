@@ -1,8 +1,8 @@
 """ExecutorTokens: new delegation tokens of Hadoop for the Python processes of an executor's container.
 
-Owner: a thread of each Python process; it ends with the run. Spark renews the tokens of an executor's Java alone. The
-driver sends tokens over the run's own connection with mutual TLS, and each reader of HDFS looks whether the file of
-tokens has changed. Must not log a token.
+Owner: the thread `delegation tokens` of each Python process; this thread ends with the run. Spark renews the tokens of
+an executor's Java alone. The driver sends tokens over the run's own connection with mutual TLS, and each reader of HDFS
+looks whether the file of tokens has changed. Must not log a token.
 """
 
 from __future__ import annotations
@@ -50,9 +50,14 @@ def follow_tokens(driver: DriverAddress) -> None:
 
 
 def _follow(frames: FramedSocket[ToTaskMessage]) -> None:
-    with contextlib.closing(frames), contextlib.suppress(OSError, FrameError):
-        while _take_next(frames):
-            _log.info("new delegation tokens are in use")
+    with contextlib.closing(frames):
+        try:
+            while _take_next(frames):
+                _log.info("new delegation tokens are in use")
+        except (OSError, FrameError) as error:
+            _log.warning(
+                "no newer delegation tokens will come: the connection to the driver broke: %s", error
+            )
 
 
 def _take_next(frames: FramedSocket[ToTaskMessage]) -> bool:

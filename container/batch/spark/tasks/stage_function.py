@@ -111,7 +111,8 @@ class _Reports:
     def __init__(self, driver: DriverAddress) -> None:
         self._socket: socket.socket = driver.connect()
         self._answers: FramedSocket[ToTaskMessage] = FramedSocket(self._socket, _ANSWERS)
-        #: The task's thread sends, and the one that looks at it.
+        #: The task's thread and the one that looks at it send. TLS lets one thread at a time use a connection, so
+        #: whoever sends, reads an answer or closes holds it.
         self._lock = threading.Lock()
         self._clock = SystemClock()
         self._due = self._clock.monotonic() + _REPORT_SECONDS
@@ -140,14 +141,17 @@ class _Reports:
 
     def shares(self) -> dict[OperatorID, RateLimit]:
         """The attempt's present shares of rate limits, as the driver tells them. Raises OSError and FrameError."""
-        self.send(SharesWanted())
-        answer = self._answers.receive()
+        frame = encode_frame(SharesWanted())
+        with self._lock:
+            self._socket.sendall(frame)
+            answer = self._answers.receive()
         if not isinstance(answer, TaskShares):
             raise ConnectionError("the driver has ended the connection of a task")
         return answer.shares
 
     def close(self) -> None:
-        self._socket.close()
+        with self._lock:
+            self._socket.close()
 
 
 class StageFunction:

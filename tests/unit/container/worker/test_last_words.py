@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import datetime as dt
+import faulthandler
 import os
 import signal
 import threading
@@ -315,3 +316,39 @@ def test_a_partial_is_shown_with_its_arguments() -> None:
 
 def test_a_frame_of_an_object_is_read_without_its_methods() -> None:
     assert as_operator(Touchy()) is None
+
+
+def catch_alarms_and_leave(record: list[Any]) -> None:
+    signal.signal(signal.SIGALRM, lambda *_: None)
+    leave(record)
+
+
+def test_an_exit_ends_the_process_though_its_word_never_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(last_words, "_LAST_SECONDS", 1)
+    monkeypatch.setattr(LastWords, "dying", lambda *_: threading.Event().wait())
+    assert last_word(catch_alarms_and_leave)[1] & 0x7F == signal.SIGALRM
+
+
+@pytest.mark.parametrize("has_fault_handler", [False, True])
+def test_a_handler_of_the_program_stays(monkeypatch: pytest.MonkeyPatch, has_fault_handler: bool) -> None:
+    """A Java in the process needs its own for SIGSEGV; other crashes are told nevertheless."""
+    library = ctypes.CDLL(None)
+    own = last_words._handler_type(lambda number: last_words._exit(42))
+
+    def installed() -> None:
+        # As in a process that has run no task yet.
+        for number in last_words._CRASHES:
+            library.signal(int(number), None)
+        if has_fault_handler:
+            faulthandler.disable()
+            faulthandler.enable()
+        else:
+            faulthandler.disable()
+        library.signal(int(signal.SIGSEGV), own)
+        install()
+
+    install = last_words._install
+    monkeypatch.setattr(last_words._Present, "handler", None)
+    monkeypatch.setattr(last_words, "_install", installed)
+    assert last_word(crash) == ("", 42 << 8)
+    assert last_word(abort)[0].endswith("(SIGABRT: Aborted)")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 
-from tests.unit.runtime.fs.test_hadoop_tokens import TOKENS, protobuf, writable
+from tests.unit.runtime.fs.test_hadoop_tokens import TOKENS, counted, number, protobuf, writable
 from yarrow.runtime.fs.hadoop_tokens import (
     HDFS_KIND,
     RM_KIND,
@@ -44,6 +44,23 @@ def test_what_is_written_is_read_again(tokens: Sequence[HadoopToken]) -> None:
 def test_a_fresh_token_replaces_that_of_its_service_and_kind_alone() -> None:
     assert with_fresh(OLD, FRESH) == [*FRESH, *OLD[1:]]
     assert with_fresh([], FRESH) == FRESH
+
+
+def issued(at: int, service: str = "one:8020") -> HadoopToken:
+    """A token whose identifier says when it was issued: version, three names, two dates."""
+    identifier = bytes([0]) + counted(b"") * 3 + number(at) + number(100)
+    return HadoopToken(HDFS_KIND, service, identifier, b"of %d" % at, service)
+
+
+def test_older_tokens_from_a_slow_process_do_not_replace_later_ones() -> None:
+    later, older = issued(70), issued(60)
+    assert later.issued_ms() == 70
+    assert with_fresh([later, *OLD[1:]], [older]) == [later, *OLD[1:]]
+    assert with_fresh([older, *OLD[1:]], [later]) == [later, *OLD[1:]]
+    # Each service by itself.
+    other = issued(80, "two:8020")
+    assert with_fresh([other, later], [older]) == [later, other]
+    assert with_fresh([later], FRESH) == FRESH, "where one does not say it, what comes is newer"
 
 
 @pytest.mark.parametrize("form", [writable, protobuf])

@@ -14,11 +14,15 @@ from yarrow.container.batch.driver.batch_driver import BatchDriver
 from yarrow.container.batch.driver.driver_run import RunEnd
 from yarrow.container.protocol.failure import failure_cause
 from yarrow.runtime.common.clock import ManualClock
+from yarrow.runtime.common.errors import YarrowError
 from yarrow.runtime.common.ids import JobID, JobMasterID, ResourceID
+from yarrow.runtime.fs.hadoop_tokens import HDFS_KIND, TOKEN_FILE_VARIABLE, HadoopToken, read_tokens
+from yarrow.runtime.fs.token_files import written_tokens
 from yarrow.runtime.rpc.bootstrap import PemIdentity, SparkDriverBootstrap
 from yarrow.runtime.rpc.messages import (
     Acknowledge,
     BatchSubmission,
+    DelegationTokens,
     FailureCause,
     SparkPage,
     SparkPageRequest,
@@ -120,3 +124,46 @@ def test_pages_that_do_not_answer_leave_threads_for_new_tokens(tmp_path: Path) -
             await driver.stop()
 
     run(body())
+
+
+def test_tokens_that_come_while_spark_starts_are_handed_on_when_it_has_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = tmp_path / "container_tokens"
+    file.write_bytes(written_tokens([]))
+    monkeypatch.setenv(TOKEN_FILE_VARIABLE, str(file))
+
+    async def body() -> None:
+        handed: list[bytes] = []
+
+        def hand_on() -> None:
+            handed.append(read_tokens(file)[0].password)
+
+        def refuse() -> None:
+            raise YarrowError("Java is busy")
+
+        driver = driver_for(Master(), tmp_path)
+        await driver.start()
+        try:
+            await driver.spark_started(hand_on)
+            assert handed == [], "there is nothing yet"
+            driver._hand_on_tokens = lambda: None
+            await driver.update_delegation_tokens(tokens(b"first"))
+            await driver.spark_started(hand_on)
+            assert handed == [b"first"]
+            await driver.update_delegation_tokens(tokens(b"second"))
+            assert handed == [b"first", b"second"]
+            await driver.spark_started(refuse)
+            assert "Java is busy" in caplog.text
+            with pytest.raises(YarrowError, match="Java is busy"):
+                # The master does not take this for done.
+                await driver.update_delegation_tokens(tokens(b"third"))
+        finally:
+            await driver.stop()
+
+    run(body())
+
+
+def tokens(password: bytes) -> DelegationTokens:
+    token = HadoopToken(HDFS_KIND, "namenode:8020", b"identifier", password)
+    return DelegationTokens(number=1, content=written_tokens([token]))

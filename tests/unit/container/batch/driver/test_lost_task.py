@@ -39,3 +39,13 @@ def test_a_look_before_the_end_is_told_as_such() -> None:
     cause = lost_task_cause(stage(), STARTED, AttemptAt(operator_name="add", record=""))
     assert "has died without a word" in cause.message
     assert cause.message.endswith("When it was last looked at, it ran operator 'add'")
+
+
+def test_a_long_name_and_a_deep_stack_are_cut() -> None:
+    deep = '  File "job.py", line 3, in f\n' * 5_000
+    last = AttemptAt(operator_name="add" * 1_000, record="7", stack=deep, end="it crashed")
+    cause = lost_task_cause(stage(), STARTED, last)
+    assert "characters left out" in cause.message and cause.message.endswith("it crashed")
+    assert len(cause.message) < 1_100 and len(cause.stacktrace) < 12_100
+    assert cause.stacktrace.startswith("Traceback (most recent call last):\n")
+    assert cause.stacktrace.endswith("  while it had the record 7\n")

@@ -20,6 +20,7 @@ from yarrow.container.batch.chunk import (
     TaskResult,
     encode_task_result,
 )
+from yarrow.container.batch.driver.newest_tokens import NewestTokens
 from yarrow.container.batch.driver.run_results import RunResults, joined
 from yarrow.container.batch.driver.shared_job import SOCKET, SharedJob
 from yarrow.container.batch.driver.stage_progress import StageProgress
@@ -249,7 +250,9 @@ def server_of(tmp_path: Path) -> Iterator[Any]:
 
     def serve(taken: RunResults) -> Path:
         opened.append(
-            TaskServer(EntranceOnThisHost(tmp_path, NO_JOB), cast(AttemptListener, Listener(taken)))
+            TaskServer(
+                EntranceOnThisHost(tmp_path, NO_JOB), cast(AttemptListener, Listener(taken)), NewestTokens()
+            )
         )
         opened[0].start()
         return tmp_path

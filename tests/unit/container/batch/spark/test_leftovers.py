@@ -11,6 +11,7 @@ from typing import Any, cast
 import pytest
 
 from tests.unit.runtime.rpc.loops import run
+from yarrow.container.batch.driver.newest_tokens import NewestTokens
 from yarrow.container.batch.driver.shared_job import SharedJob
 from yarrow.container.batch.spark.batch_run import BatchRun, RunServices, SparkJobError
 from yarrow.container.batch.spark.session import SparkHost
@@ -68,6 +69,7 @@ class Run(BatchRun):
             result_key=b"",
             clock=ManualClock(),
             part_bytes=1,
+            tokens=NewestTokens(),
         )
         super().__init__(BatchSubmission(job_id=JobID("1"), run=0, job_graph=b""), services, folder)
         self._work = work

@@ -12,6 +12,7 @@ import pytest
 
 from tests.support.history_program import Case, Everything, history_graph
 from tests.unit.runtime.rpc.loops import run
+from yarrow.container.batch.driver.newest_tokens import NewestTokens
 from yarrow.container.batch.spark.batch_run import BatchRun, RunServices
 from yarrow.container.batch.spark.session import SparkHost
 from yarrow.runtime.common.clock import ManualClock
@@ -36,6 +37,7 @@ class Begun(BatchRun):
             result_key=b"",
             clock=ManualClock(),
             part_bytes=1,
+            tokens=NewestTokens(),
         )
         super().__init__(submission, services, folder)
         self._graph, self._plan, self._then = graph, self._planned(graph), then

@@ -16,6 +16,7 @@ from typing import Any, cast
 import msgspec
 import pytest
 
+from yarrow.container.batch.driver.newest_tokens import NewestTokens
 from yarrow.container.batch.driver.shared_job import SharedJob
 from yarrow.container.batch.driver.task_messages import AttemptAt, AttemptEnded, AttemptStarted
 from yarrow.container.batch.spark.task_server import AttemptListener, EntranceForOtherHosts, TaskServer
@@ -63,7 +64,7 @@ def job(**files: Path) -> SharedJob:
 def serving(shared: SharedJob) -> Iterator[tuple[DriverElsewhere, Heard]]:
     heard = Heard()
     entrance = EntranceForOtherHosts("127.0.0.1", "127.0.0.1", shared, SystemClock())
-    server = TaskServer(entrance, cast(AttemptListener, heard))
+    server = TaskServer(entrance, cast(AttemptListener, heard), NewestTokens())
     server.start()
     try:
         # As Spark brings it.

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import logging
+import socket
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
+import msgspec
 import pytest
 
 from tests.unit.container.batch.spark.tasks.test_driver_address import Heard, job
-from yarrow.container.batch.driver.newest_tokens import NewestTokens
-from yarrow.container.batch.spark.task_server import AttemptListener, EntranceForOtherHosts, TaskServer
+from yarrow.container.batch.driver.newest_tokens import NewestTokens, NumberedTokens
+from yarrow.container.batch.driver.task_messages import TokensSent, TokensWanted, ToTaskMessage
+from yarrow.container.batch.spark.task_server import AttemptListener, EntranceForOtherHosts, TaskServer, _shut
 from yarrow.container.batch.spark.tasks.driver_address import DriverOnThisHost
-from yarrow.container.batch.spark.tasks.executor_tokens import follow_tokens
+from yarrow.container.batch.spark.tasks.executor_tokens import _follow, follow_tokens
+from yarrow.container.protocol.framing import HEADER, FramedSocket
 from yarrow.runtime.common.clock import SystemClock
 from yarrow.runtime.fs.hadoop_tokens import HDFS_KIND, TOKEN_FILE_VARIABLE, HadoopToken, read_tokens
 from yarrow.runtime.fs.token_files import written_tokens
@@ -63,13 +69,88 @@ def test_a_driver_without_newer_tokens_leaves_the_file_as_it_is(
     monkeypatch.setenv(TOKEN_FILE_VARIABLE, str(file))
     before = file.stat().st_mtime_ns
     entrance = EntranceForOtherHosts("127.0.0.1", "127.0.0.1", job(), SystemClock())
-    server = TaskServer(entrance, cast(AttemptListener, Heard()))
+    server = TaskServer(entrance, cast(AttemptListener, Heard()), NewestTokens())
     server.start()
     try:
         follow_tokens(entrance.address)
         assert file.stat().st_mtime_ns == before
     finally:
         server.close()
+
+
+def ends(entrance: EntranceForOtherHosts) -> tuple[socket.socket, socket.socket]:
+    """Both ends of a connection with TLS: the driver's and the task's."""
+    with ThreadPoolExecutor(1) as other:
+        connecting = other.submit(entrance.address.connect)
+        admitted = entrance.admit(entrance.server.accept()[0])
+        return admitted, connecting.result(LIMIT)
+
+
+def test_the_end_of_a_run_leaves_tls_on_and_each_end_notices_a_vanished_host() -> None:
+    entrance = EntranceForOtherHosts("127.0.0.1", "127.0.0.1", job(), SystemClock())
+    with entrance.server:
+        own, task = ends(entrance)
+        with own, task:
+            for each in (own, task):
+                assert each.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+            _shut(own)
+            # Without TLS a thread that sends a secret at this moment would send it in plain.
+            assert cast(Any, own).version() == "TLSv1.3"
+            assert task.recv(1) == b""
+
+
+def test_tokens_that_come_at_the_end_of_a_run_are_not_sent() -> None:
+    class Late(NewestTokens):
+        def wait_for_newer(self, number: int, seconds: float) -> NumberedTokens | None:
+            server.close()
+            return NumberedTokens(number + 1, b"a secret")
+
+    class Frames:
+        def __init__(self) -> None:
+            self.sent: list[bytes] = []
+
+        def send(self, message: TokensSent) -> None:
+            self.sent.append(message.content)
+
+    entrance = EntranceForOtherHosts("127.0.0.1", "127.0.0.1", job(), SystemClock())
+    server = TaskServer(entrance, cast(AttemptListener, Heard()), Late())
+    own, other = socket.socketpair()
+    frames = Frames()
+    with own, other:
+        server._send_tokens(cast(Any, frames), own)
+    assert frames.sent == [b""]
+
+
+def test_the_driver_closes_the_connection_of_a_process_that_has_ended() -> None:
+    entrance = EntranceForOtherHosts("127.0.0.1", "127.0.0.1", job(), SystemClock())
+    server = TaskServer(entrance, cast(AttemptListener, Heard()), NewestTokens())
+    server.start()
+    try:
+        decoder: msgspec.msgpack.Decoder[ToTaskMessage] = msgspec.msgpack.Decoder(ToTaskMessage)
+        frames = FramedSocket(entrance.address.connect(), decoder)
+        frames.send(TokensWanted())
+        assert frames.receive() == TokensSent(content=b"")
+        assert server._open
+        frames.close()
+        pause = threading.Event()
+        for _ in range(int(LIMIT * 100)):
+            if not server._open:
+                return
+            pause.wait(0.01)
+        raise AssertionError("it stays open until the run ends")
+    finally:
+        server.close()
+
+
+def test_a_connection_that_breaks_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    own, driver = socket.socketpair()
+    with driver:
+        driver.sendall(HEADER.pack(9))
+    decoder: msgspec.msgpack.Decoder[ToTaskMessage] = msgspec.msgpack.Decoder(ToTaskMessage)
+    with caplog.at_level(logging.WARNING):
+        _follow(FramedSocket(own, decoder))
+    assert "no newer delegation tokens will come" in caplog.text
+    assert own.fileno() == -1
 
 
 def test_a_task_on_the_drivers_host_asks_for_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

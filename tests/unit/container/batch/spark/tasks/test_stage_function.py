@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pyarrow as pa
@@ -13,11 +14,14 @@ import pytest
 from tests.support.batch_runner import collecting_graph
 from tests.unit.runtime.graph.programs import environment
 from yarrow.container.batch.chunk import COLLECTED
+from yarrow.container.batch.driver.newest_tokens import NewestTokens
 from yarrow.container.batch.driver.shared_job import SharedJob
+from yarrow.container.batch.driver.task_messages import TaskShares
 from yarrow.container.batch.spark.task_server import AttemptListener, EntranceOnThisHost, TaskServer
 from yarrow.container.batch.spark.tasks import stage_function
 from yarrow.container.batch.spark.tasks.stage_function import InputLostError, StageFunction, TaskFailedError
 from yarrow.container.batch.spark.tasks.stage_rows import MARKER, ROW_SCHEMA
+from yarrow.container.protocol.framing import encode_frame
 from yarrow.runtime.graph.batch.batch_plan import encode_batch_plan
 from yarrow.runtime.graph.batch.batch_planner import plan
 from yarrow.runtime.graph.job_graph import JobGraph, encode_job_graph
@@ -91,7 +95,7 @@ def run_last_but_one(
         result_key=b"key",
     )
     entrance = EntranceOnThisHost(folder, job)
-    server = TaskServer(entrance, cast(AttemptListener, heard))
+    server = TaskServer(entrance, cast(AttemptListener, heard), NewestTokens())
     server.start()
     try:
         yield from StageFunction(entrance.address, 1)(arriving)
@@ -156,3 +160,36 @@ def test_results_of_earlier_stages_wait_on_disk(tmp_path: Path) -> None:
     assert came == set(range(64))
     assert most < 16 << 20
     assert list((tmp_path / "tasks").iterdir()) == []
+
+
+def test_one_thread_at_a_time_uses_the_connection_to_the_driver() -> None:
+    """OpenSSL forbids a thread to send while another one receives or closes."""
+    uses: list[tuple[str, bool]] = []
+
+    class Connection:
+        """Notes at each use whether other threads must wait."""
+
+        def __init__(self) -> None:
+            self.answer = memoryview(encode_frame(TaskShares(shares={})))
+
+        def note(self, use: str) -> None:
+            uses.append((use, reports._lock.locked()))
+
+        def setblocking(self, flag: bool) -> None: ...
+
+        def sendall(self, data: bytes) -> None:
+            self.note("send")
+
+        def recv_into(self, into: memoryview) -> int:
+            self.note("receive")
+            count = len(into)
+            into[:], self.answer = self.answer[:count], self.answer[count:]
+            return count
+
+        def close(self) -> None:
+            self.note("close")
+
+    reports = stage_function._Reports(cast(Any, SimpleNamespace(connect=Connection)))
+    assert reports.shares() == {}
+    reports.close()
+    assert uses == [("send", True), ("receive", True), ("receive", True), ("close", True)]
