@@ -238,6 +238,7 @@ class PartFile:
 
     def abandon(self, keep: bool) -> None:
         """Closes it as it is, and removes it unless a checkpoint names it."""
+        self._counted.abandon()
         try:
             self._stream.close()
         finally:
@@ -267,11 +268,21 @@ class PartFile:
         return self._counted  # type: ignore[return-value]
 
 
+class _Nowhere:
+    """The stream of a part file that was abandoned: it drops all bytes."""
+
+    def write(self, data: Any) -> int:
+        return len(data)
+
+    def flush(self) -> None:
+        return None
+
+
 class _CountingStream:
     """A stream that counts the bytes written; all other methods are those of the wrapped stream."""
 
     def __init__(self, stream: BinaryIO) -> None:
-        self._stream = stream
+        self._stream: BinaryIO | _Nowhere = stream
         self.length = 0
         self.closed = False
 
@@ -279,6 +290,10 @@ class _CountingStream:
         written = self._stream.write(data)
         self.length += written
         return written
+
+    def abandon(self) -> None:
+        """Lets all further bytes go: a Parquet writer writes its end when Python removes it."""
+        self._stream = _Nowhere()
 
     def flush(self) -> None:
         self._stream.flush()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
+import gc
 import os
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -115,6 +117,22 @@ def test_what_was_not_committed_is_removed_on_close(tmp_path: Path) -> None:
     sink.writer.write(["open"], None)
     sink.writer.close()
     assert sink.all_files() == []
+
+
+def test_a_parquet_file_that_is_given_up_ends_without_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    errors: list[Any] = []
+    monkeypatch.setattr(sys, "unraisablehook", errors.append)
+    factory = ParquetBulkWriters.for_row_type(Types.ROW_NAMED(["n"], [Types.LONG()]))
+    sink = Sinking(tmp_path, factory=factory)
+    sink.writer.write_batch(pa.record_batch({"n": [1, 2]}))
+    sink.writer.close()
+    assert sink.all_files() == []
+    # Parquet's writer writes its end when Python removes it.
+    del sink
+    gc.collect()
+    assert errors == []
 
 
 class FullAtTheEnd:
