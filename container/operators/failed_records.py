@@ -17,6 +17,7 @@ from yarrow.container.operators.error_bounds import ErrorBounds
 from yarrow.container.protocol.failure import OperatorFailure, format_user_first, short_record
 from yarrow.container.state.registering_backend import NO_KEY
 from yarrow.datastream.connectors.dead_letters import (
+    DEAD_LETTERS,
     LONGEST_TRACEBACK,
     PAIR_OF_INPUTS,
     RECORD_PICKLED,
@@ -24,6 +25,7 @@ from yarrow.datastream.connectors.dead_letters import (
     RECORD_TYPED,
     DeadLetter,
 )
+from yarrow.datastream.output_tag import OutputTag
 from yarrow.runtime.common.clock import Clock
 from yarrow.runtime.common.errors import YarrowError
 from yarrow.runtime.common.short_text import cut_in_the_middle
@@ -32,6 +34,7 @@ from yarrow.runtime.data.serializers.serializers import RowsSerializer, serializ
 
 #: Most characters of the error in a letter.
 _LONGEST_ERROR: Final = 1000
+_LETTERS: Final = OutputTag(DEAD_LETTERS)
 #: Errors that no other record would escape: they fail the job.
 _ALWAYS_FATAL: Final = (YarrowError, OperatorFailure, MemoryError)
 
@@ -124,20 +127,26 @@ class FailedRecords:
             failed_at=self._clock.epoch_ms(),
         )
 
-    def letter_if_read(
+    def tagged_letters(
+        self, error: Exception, index: int, record: Any, timestamp: int | None
+    ) -> tuple[tuple[OutputTag, DeadLetter], ...]:
+        """As `leave_out`; returns what leaves in place of the record's results: its letter, if somebody reads it."""
+        letter = self._letter_if_read(error, index, record, timestamp)
+        return () if letter is None else ((_LETTERS, letter),)
+
+    def put_aside(self, error: Exception, index: int, record: Any, timestamp: int | None) -> None:
+        """As `leave_out`; sends the letter of the record if somebody reads it."""
+        letter = self._letter_if_read(error, index, record, timestamp)
+        if letter is not None and self.send is not None:
+            self.send([letter], None if timestamp is None else [timestamp])
+
+    def _letter_if_read(
         self, error: Exception, index: int, record: Any, timestamp: int | None
     ) -> DeadLetter | None:
-        """As `leave_out`; returns the letter of the record if somebody reads letters."""
         if self.send is None or not self.wants_letters:
             self.leave_out(error, index, record, timestamp)
             return None
         return self.letter(error, index, record, timestamp)
-
-    def put_aside(self, error: Exception, index: int, record: Any, timestamp: int | None) -> None:
-        """As `leave_out`; sends the letter of the record if somebody reads it."""
-        letter = self.letter_if_read(error, index, record, timestamp)
-        if letter is not None and self.send is not None:
-            self.send([letter], None if timestamp is None else [timestamp])
 
     def check(self) -> None:
         """Compare the counts with the bounds. Raises TooManyErrorsError."""

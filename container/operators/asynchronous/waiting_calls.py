@@ -29,8 +29,6 @@ from yarrow.container.operators.asynchronous.timed_calls import TimedCalls
 from yarrow.container.operators.base import Operator, OperatorContext
 from yarrow.container.operators.runtime_context import OperatorRuntimeContext
 from yarrow.container.protocol.failure import OperatorFailure
-from yarrow.datastream.connectors.dead_letters import DEAD_LETTERS
-from yarrow.datastream.output_tag import OutputTag
 from yarrow.datastream.state import ListState, ListStateDescriptor
 from yarrow.runtime.common.clock import perf_counter
 from yarrow.runtime.config.options import python
@@ -50,8 +48,6 @@ IN_FLIGHT = "async-in-flight"
 _BLOCKED_SECONDS = 1.0
 #: Seconds for which a task that ends waits for cancelled calls.
 _CLOSE_SECONDS = 0.5
-
-_LETTERS = OutputTag(DEAD_LETTERS)
 
 _logger = logging.getLogger(__name__)
 
@@ -354,8 +350,8 @@ class WaitingCallsOperator(Operator):
         failed.seen[0] += complete.size
         if not isinstance(results, FailedResults):
             return self.emitted(complete)
-        letter = failed.letter_if_read(results.error, 0, complete.row, complete.timestamp)
-        return () if letter is None else (((_LETTERS, letter), complete.timestamp),)
+        letters = failed.tagged_letters(results.error, 0, complete.row, complete.timestamp)
+        return [(each, complete.timestamp) for each in letters]
 
     def next_timer(self) -> int | None:
         if self._queue.may_leave:

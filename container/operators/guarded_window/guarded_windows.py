@@ -7,33 +7,28 @@ of triggers and of windows that fire fail the job: they are of no single row.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from yarrow.container.operators.base import OperatorContext, declared_type
 from yarrow.container.operators.guarded_window.tried_contents import Changes, TriedContents
 from yarrow.container.operators.registry import runs
-from yarrow.container.operators.window.merging_windows import Merge, MergingWindowSet, require_end_behind
+from yarrow.container.operators.window.merging_windows import Merge, MergingWindowSet
 from yarrow.container.operators.window.window_contents import copier_of
 from yarrow.container.operators.window.window_operator import MOST_EMPTY, WindowingOperator
 from yarrow.container.operators.window.window_rules import (
     checked_result,
     checked_window,
-    is_row_late,
     listed_windows,
 )
 from yarrow.container.operators.window.windowing_base import Results
 from yarrow.container.protocol.failure import OperatorFailure, short_record
 from yarrow.container.state.value_table import MISSING
-from yarrow.datastream.connectors.dead_letters import DEAD_LETTERS
-from yarrow.datastream.output_tag import OutputTag
 from yarrow.runtime.data.elements import MIN_TIMESTAMP
 from yarrow.runtime.data.immutability import copier_for
 from yarrow.runtime.graph.window_spec import GuardedWindowOperator, WindowKind
 
 if TYPE_CHECKING:
     from yarrow.container.operators.failed_records import FailedRecords
-
-_LETTERS: Final = OutputTag(DEAD_LETTERS)
 
 
 class _Step(NamedTuple):
@@ -87,9 +82,8 @@ class GuardedWindowingOperator(WindowingOperator):
                 raise self._failure(short_record(row), error) from error
             if windows is not None:
                 self._assigner.take_back(row, self._assigner_context)
-            letter = failed.letter_if_read(error, 0, row, timestamp)
-            if letter is not None:
-                yield (_LETTERS, letter), timestamp
+            for letter in failed.tagged_letters(error, 0, row, timestamp):
+                yield letter, timestamp
             return
         try:
             stale = set[Any]()
@@ -100,10 +94,7 @@ class GuardedWindowingOperator(WindowingOperator):
         except Exception as error:
             raise self._failure(short_record(row), error) from error
         if not steps:
-            late = bool(windows) or is_row_late(
-                stamp, self._lateness, self._timers.watermark, event_time=self._event_time
-            )
-            yield from self._late_row(row, timestamp, late=late, windows=windows)
+            yield from self._row_without_window(row, timestamp, windows)
         if self._contents.values.perhaps_empty > MOST_EMPTY:
             self._drop_empty()
 
@@ -120,10 +111,7 @@ class GuardedWindowingOperator(WindowingOperator):
         for window in windows:
             joined = live.copy()
             actual, merges = joined.add(window, self._merger)
-            self._at = actual
-            if self._is_late(actual):
-                parts = [part for merge in merges if merge.result == actual for part in merge.merged]
-                require_end_behind(actual, parts, self._assigner)
+            if self._is_merged_late(actual, merges):
                 continue
             live = joined
             for merge in merges:

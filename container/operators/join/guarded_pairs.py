@@ -7,14 +7,11 @@ the function has finished the pair.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, Final
+from typing import Any
 
 from yarrow.container.operators.failed_records import FailedRecords
 from yarrow.container.operators.join.pair_calls import PairContext, ProcessPair
-from yarrow.datastream.connectors.dead_letters import DEAD_LETTERS, PAIR_OF_INPUTS
-from yarrow.datastream.output_tag import OutputTag
-
-_LETTERS: Final = OutputTag(DEAD_LETTERS)
+from yarrow.datastream.connectors.dead_letters import PAIR_OF_INPUTS
 
 
 class GuardedPairs:
@@ -37,5 +34,4 @@ class GuardedPairs:
             made = self._process(left, right, context) or ()
             return list(made) if copier is None else [copier(result) for result in made]
         except Exception as error:
-            letter = failed.letter_if_read(error, PAIR_OF_INPUTS, (left, right), context.result)
-            return () if letter is None else ((_LETTERS, letter),)
+            return failed.tagged_letters(error, PAIR_OF_INPUTS, (left, right), context.result)

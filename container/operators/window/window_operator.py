@@ -6,7 +6,7 @@ a time. Results bear the last timestamp of their window. See docs/design/0030-wi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from math import inf
 from typing import Any, Final, NamedTuple, cast
@@ -163,12 +163,17 @@ class WindowingOperator(WindowingBase):
         except Exception as error:
             raise self._failure(short_record(self._row_of(row)), error) from error
         if not taken:
-            late = bool(windows) or is_row_late(
-                stamp, self._lateness, self._timers.watermark, event_time=self._event_time
-            )
-            yield from self._late_row(row, timestamp, late=late, windows=windows)
+            yield from self._row_without_window(row, timestamp, windows)
         if self._contents.values.perhaps_empty > MOST_EMPTY:
             self._drop_empty()
+
+    def _row_without_window(self, row: Any, timestamp: int | None, windows: Sequence[Any]) -> Results:
+        """Lets a row leave, or counts it, that no window takes. `windows`: those of its assigner, all late."""
+        stamp = MIN_TIMESTAMP if timestamp is None else timestamp
+        late = bool(windows) or is_row_late(
+            stamp, self._lateness, self._timers.watermark, event_time=self._event_time
+        )
+        return self._late_row(row, timestamp, late=late, windows=windows)
 
     def _fire_owed_timers(self) -> Results:
         """Fires what the watermark of a restored operator has made due, before the row at hand."""
@@ -210,10 +215,7 @@ class WindowingOperator(WindowingBase):
         assert self._merger is not None
         live = self._merging_windows()
         actual, merges = live.add(window, self._merger)
-        self._at = actual
-        if self._is_late(actual):
-            parts = [part for merge in merges if merge.result == actual for part in merge.merged]
-            require_end_behind(actual, parts, self._assigner)
+        if self._is_merged_late(actual, merges):
             # A savepoint with a greater lateness has kept what the row joins. It stays as it is.
             return None
         for merge in merges:
@@ -222,6 +224,18 @@ class WindowingOperator(WindowingBase):
         state_window = live.state_window(actual)
         assert state_window is not None
         return self._add(actual, state_window, row, stamp)
+
+    def _is_merged_late(self, actual: Any, merges: Iterable[Merge[Any]]) -> bool:
+        """Whether the window is late that the window of a row has become by merges.
+
+        Raises InvalidProgramError if it ends before a window that it is made of.
+        """
+        self._at = actual
+        if not self._is_late(actual):
+            return False
+        parts = [part for merge in merges if merge.result == actual for part in merge.merged]
+        require_end_behind(actual, parts, self._assigner)
+        return True
 
     def _merge(self, merge: Merge[Any]) -> None:
         """Moves timers, the trigger's state and content of merged windows to the one that replaces them."""
