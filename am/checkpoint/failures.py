@@ -9,7 +9,7 @@ import msgspec
 
 from yarrow.am.checkpoint.completed import CompletedCheckpoint
 from yarrow.am.checkpoint.pending import PendingCheckpoint
-from yarrow.am.execution.errors import failure_of
+from yarrow.am.execution.errors import failure_of, trace_of
 from yarrow.runtime.common.errors import CheckpointFailedError
 from yarrow.runtime.config.options import checkpointing
 from yarrow.runtime.graph.job_graph import JobGraph
@@ -82,7 +82,8 @@ def final_cause(cause: FailureCause, latest: CompletedCheckpoint | None) -> Fail
         )
     else:
         told = f"{what} of the job was in the master's memory alone, and is lost. Set {checkpointing.DIRECTORY.key}"
-    trace = cause.stacktrace.rstrip() or f"{cause.exception_name}: {cause.message}"
     return msgspec.structs.replace(
-        cause, message=f"{cause.message.removesuffix('.')}. {told}", stacktrace=f"{trace}\n{told}.\n"
+        cause,
+        message=f"{cause.message.removesuffix('.')}. {told}",
+        stacktrace=f"{trace_of(cause)}\n{told}.\n",
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import posixpath
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -118,6 +118,13 @@ def in_memory(job_id: JobID) -> StartingPoint:
     return StartingPoint(JobManagerSnapshotStorage(job_id), InMemoryCheckpointRecovery().of_job(job_id))
 
 
+def folders_to_mark(outcome: FinalOutcome, settings: CheckpointSettings, own: Iterable[str]) -> set[str]:
+    """The folders in which a failed job notes that its checkpoints stay; `own`: paths of those that belong to it."""
+    if not outcome.by_final_error or settings.storage is StorageKind.CUSTOM:
+        return set()
+    return {posixpath.dirname(path) for path in own if path}
+
+
 def remove_checkpoints(
     job: JobGraph, settings: CheckpointSettings, outcome: FinalOutcome, recovery: CheckpointRecovery
 ) -> None:
@@ -131,12 +138,12 @@ def remove_checkpoints(
     pointers = store.completed()
     if outlives(outcome, settings.retention):
         remove_unpointed(storage, store, {pointer.checkpoint_id for pointer in pointers})
-        if outcome.by_final_error and settings.storage is not StorageKind.CUSTOM:
+        own = [each.path for each in pointers if each.owned and not each.claimed]
+        if folders := folders_to_mark(outcome, settings, own):
             # Imported late: few jobs end so.
             from yarrow.runtime.ha.stored_files import mark_kept
 
-            own = {each.path for each in pointers if each.path and each.owned and not each.claimed}
-            for folder in {posixpath.dirname(path) for path in own}:
+            for folder in folders:
                 mark_kept(folder, outcome.why)
         return
     for pointer in pointers:

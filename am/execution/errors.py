@@ -39,6 +39,11 @@ class UnknownCollectError(YarrowError):
     """The job has no collect operator of that id."""
 
 
+def trace_of(cause: FailureCause) -> str:
+    """The stack trace of a cause without its last line end; its name and message if it has none."""
+    return cause.stacktrace.rstrip() or f"{cause.exception_name}: {cause.message}"
+
+
 def failure_of(kind: type[BaseException], message: str) -> FailureCause:
     """A FailureCause for a failure that the control plane itself has found.
 

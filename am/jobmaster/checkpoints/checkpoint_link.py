@@ -7,7 +7,6 @@ and checkpoint_messages.py finds the receivers of messages.
 from __future__ import annotations
 
 import asyncio
-import posixpath
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -37,8 +36,8 @@ from yarrow.am.checkpoint.events import (
 )
 from yarrow.am.checkpoint.failures import final_cause
 from yarrow.am.checkpoint.plan import GraphParticipants
-from yarrow.am.checkpoint.restore import Restorer, StartingPoint
-from yarrow.am.checkpoint.settings import CheckpointSettings, StorageKind
+from yarrow.am.checkpoint.restore import Restorer, StartingPoint, folders_to_mark
+from yarrow.am.checkpoint.settings import CheckpointSettings
 from yarrow.am.execution.errors import failure_of
 from yarrow.am.execution.execution_graph import Execution, ExecutionGraph
 from yarrow.am.execution.restore import RestorePlan
@@ -261,9 +260,9 @@ class CheckpointLink:
             await asyncio.gather(*self._work, return_exceptions=True)
         kept = self._coordinator.store.all
         await self._storage.clean_up([each.checkpoint_id for each in kept])
-        if outcome.by_final_error and self._settings.storage is not StorageKind.CUSTOM:
-            own = {each.pointer for each in kept if each.pointer and each.owned and not each.claimed}
-            await self._storage.mark_kept({posixpath.dirname(pointer) for pointer in own}, outcome.why)
+        own = [each.pointer for each in kept if each.owned and not each.claimed]
+        if folders := folders_to_mark(outcome, self._settings, own):
+            await self._storage.mark_kept(folders, outcome.why)
 
     @property
     def left_some(self) -> bool:

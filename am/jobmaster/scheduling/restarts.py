@@ -12,6 +12,7 @@ from collections.abc import Iterable
 import msgspec
 from msgspec import structs
 
+from yarrow.am.execution.errors import trace_of
 from yarrow.am.execution.execution_graph import Execution
 from yarrow.am.jobmaster.scheduling.regions import Subtask
 from yarrow.am.jobmaster.scheduling.scheduler_actions import Actions, CancelTasksAction
@@ -154,20 +155,17 @@ def last_cause(cause: FailureCause, restarts: int, strategy: str) -> FailureCaus
     """The cause of a job that fails for good: the last failure, and why it does not restart."""
     if not restarts:
         return cause
-    told = cause.stacktrace.rstrip() or f"{cause.exception_name}: {cause.message}"
     times = "once" if restarts == 1 else f"{restarts} times"
     return structs.replace(
-        cause, stacktrace=f"{told}\nThe job had restarted {times}, and does not again ({strategy})."
+        cause,
+        stacktrace=f"{trace_of(cause)}\nThe job had restarted {times}, and does not again ({strategy}).",
     )
 
 
 def cause_at_start(cause: FailureCause) -> FailureCause:
     """The cause of a job that its restart strategy would begin again, although only the user can mend the cause."""
-    told = cause.stacktrace.rstrip() or f"{cause.exception_name}: {cause.message}"
-    return structs.replace(
-        cause,
-        stacktrace=f"{told}\nThe job does not restart: it has no checkpoint yet, and only you can mend the cause.",
-    )
+    why = "The job does not restart: it has no checkpoint yet, and only you can mend the cause."
+    return structs.replace(cause, stacktrace=f"{trace_of(cause)}\n{why}")
 
 
 def restart_reason(cause: FailureCause, task: str) -> str:

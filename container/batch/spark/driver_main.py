@@ -249,8 +249,8 @@ class _DriverProcess:
         await driver.spark_started(host.hand_on_tokens)
         make_run = partial(_make_run, services)
         # Pages may be looked at in each session; without the option nobody can.
-        pages = SparkPages(host.session, self._clock, services.part_bytes) if application.has_pages else None
-        await driver.session_started(application, make_run, None if pages is None else pages.read)
+        pages = SparkPages(host.session, self._clock, services.part_bytes)
+        await driver.session_started(application, make_run, pages.read if application.has_pages else None)
         return await driver.finished
 
     @property

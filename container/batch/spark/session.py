@@ -27,6 +27,7 @@ from pyspark.sql import SparkSession
 
 from yarrow.container.batch.spark.java.class_archive import ClassArchive
 from yarrow.container.batch.spark.java.java_process import JavaProcess
+from yarrow.container.batch.spark.java_errors import first_line
 from yarrow.container.batch.spark.kerberos_access import reason_of
 from yarrow.container.batch.spark.requirements import JavaInstallation
 from yarrow.container.batch.spark.settings import (
@@ -244,7 +245,7 @@ class SparkHost:
             context = SparkContext(gateway=self._gateway, conf=conf)
         except Exception as error:
             raise SparkStartError(
-                f"Spark did not start: {self._reason(_first_line(error))}; see {self._log_file}"
+                f"Spark did not start: {self._reason(first_line(error))}; see {self._log_file}"
             ) from error
         # PySpark takes the interpreter of its functions from the environment otherwise.
         context.pythonExec = self._settings["spark.pyspark.python"]
@@ -279,7 +280,7 @@ class SparkHost:
             finally:
                 files.close()
         except (Py4JError, PySparkException) as error:
-            return _first_line(error)
+            return first_line(error)
         return ""
 
     def hand_on_tokens(self) -> None:
@@ -305,7 +306,7 @@ class SparkHost:
         # AttributeError: `close` has stopped the session meanwhile.
         except (AttributeError, Py4JError, PySparkException, OSError) as error:
             raise SparkTokensError(
-                f"Java of Spark's executors keeps its former delegation tokens: {_first_line(error)}"
+                f"Java of Spark's executors keeps its former delegation tokens: {first_line(error)}"
             ) from error
         _log.info("Java of Spark's executors gets the new delegation tokens")
 
@@ -424,13 +425,3 @@ def _scala_version(jars: Path) -> str:
     """The version of Scala in the names of Spark's jars, which Spark's own scripts would set."""
     found = [_SCALA.fullmatch(path.name) for path in jars.glob("spark-core_*.jar")]
     return next((match[1] for match in found if match is not None), "")
-
-
-def _first_line(error: BaseException) -> str:
-    """What Java says of its own error, else the first line of the error's text."""
-    java = getattr(error, "java_exception", None)
-    text = str(error)
-    if java is not None:
-        with contextlib.suppress(Exception):  # Java may have ended
-            text = str(java.getMessage() or java.toString())
-    return text.strip().partition("\n")[0][:500]

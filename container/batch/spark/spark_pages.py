@@ -19,10 +19,11 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
-from py4j.protocol import Py4JError, Py4JJavaError
+from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from yarrow.common.values.secret_keys import SECRET_NAMES
+from yarrow.container.batch.spark.java_errors import first_line
 from yarrow.container.batch.spark.settings import LOOPBACK
 from yarrow.runtime.common.clock import Clock
 from yarrow.runtime.rpc.batch_gateways import NoSparkPagesError
@@ -36,6 +37,7 @@ _TOKEN_SECONDS: Final = 60
 #: Seconds for an answer of Spark's server.
 _READ_SECONDS: Final = 60.0
 _READ_BYTES: Final = 65_536
+_LONGEST_CAUSE: Final = 300
 #: Status codes by which Spark's filter turns a request away.
 _REFUSALS: Final = frozenset({401, 403})
 #: What Yarrow hides everywhere; what Spark hides by itself is among it.
@@ -91,7 +93,9 @@ class SparkPages:
             with self._starting:
                 self._port = self._port or self._start()
         except Py4JError as error:
-            raise NoSparkPagesError(f"Spark's pages did not start: {_first_line(error)}") from None
+            raise NoSparkPagesError(
+                f"Spark's pages did not start: {first_line(error)[:_LONGEST_CAUSE]}"
+            ) from None
         except OSError as error:
             raise NoSparkPagesError(f"Java, which runs Spark, does not answer: {error}") from None
         try:
@@ -178,8 +182,3 @@ class SparkPages:
         token = signed_token(self._key, self._clock.epoch_ms() // 1000)
         # The links on a page begin with this path.
         return {"Authorization": f"Bearer {token}", "X-Forwarded-Context": base}
-
-
-def _first_line(error: Py4JError) -> str:
-    said = error.java_exception.toString() if isinstance(error, Py4JJavaError) else str(error)
-    return str(said).strip().partition("\n")[0][:300]

@@ -32,14 +32,10 @@ def follow_tokens(driver: DriverAddress) -> None:
     """
     if not driver.is_elsewhere or token_file() is None:
         return
-    try:
-        frames: FramedSocket[ToTaskMessage] = FramedSocket(driver.connect(), _ANSWERS)
-    except OSError as error:
-        _log.warning("the driver's newest delegation tokens are not known: %s", error)
-        return
     with contextlib.ExitStack() as failing:
-        failing.callback(frames.close)
         try:
+            frames: FramedSocket[ToTaskMessage] = FramedSocket(driver.connect(), _ANSWERS)
+            failing.callback(frames.close)
             frames.send(TokensWanted())
             _take_next(frames)
         except (OSError, FrameError) as error:

@@ -1,0 +1,20 @@
+"""Errors of Java, in one line of their own words.
+
+Owner: any thread. Java may have ended when somebody asks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+
+_LONGEST = 500
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of what Java says of its own error, else of the error's text."""
+    java = getattr(error, "java_exception", None)
+    text = str(error)
+    if java is not None:
+        with contextlib.suppress(Exception):  # Java may have ended
+            text = str(java.getMessage() or java.toString())
+    return text.strip().partition("\n")[0][:_LONGEST]
