@@ -87,7 +87,7 @@ class _Present:
     """What this process runs."""
 
     words: LastWords | None = None
-    #: What C calls; it must live as long as the process.
+    #: The function that C calls; it must live as long as the process.
     handler: Any = None
     #: That of C.
     library: Any = None

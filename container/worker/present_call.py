@@ -46,7 +46,7 @@ _PLAIN: Final[frozenset[type]] = (
     | frozenset((bytearray, ZoneInfo, type, FunctionType, BuiltinFunctionType))
     | (frozenset(np.sctypeDict.values()) - {np.void, np.object_})
 ) - {re.Pattern}  # it may have been made of a subclass of str
-#: What an instance of a subclass has from the plain class.
+#: Plain classes, and how each gives the plain value of an instance of its subclasses.
 _PLAIN_VALUES: Final[tuple[tuple[type, Callable[[Any], Any]], ...]] = (
     (str, str.__str__),
     (bytes, lambda x: bytes.__getitem__(x, slice(None))),

@@ -66,9 +66,14 @@ def key_groups_of_column(
 
 def numbers_of(keys: Sequence[Any] | Objects) -> Numbers | None:
     """The keys as int64, shape (keys,); None unless all of them are ints of 64 bits."""
-    if len(keys) and set(map(type, keys)) == {int}:
-        with suppress(struct.error):
-            return np.frombuffer(struct.pack(f"<{len(keys)}q", *keys), dtype="<i8")
+    packed = _packed_ints(keys) if set(map(type, keys)) == {int} else None
+    return None if packed is None else np.frombuffer(packed, dtype="<i8")
+
+
+def _packed_ints(keys: Sequence[int] | Objects) -> bytes | None:
+    """The ints as little-endian int64; None if some need more than 64 bits."""
+    with suppress(struct.error):
+        return struct.pack(f"<{len(keys)}q", *keys)
     return None
 
 
@@ -109,8 +114,9 @@ def dump_keys(keys: Sequence[Any]) -> tuple[int, bytes]:
     """The form of a column and its bytes."""
     kinds = set(map(type, keys))
     if kinds == {int}:
-        with suppress(struct.error):  # beyond 64 bits
-            return INT64, struct.pack(f"<{len(keys)}q", *keys)
+        packed = _packed_ints(keys)
+        if packed is not None:
+            return INT64, packed
     elif kinds == {str}:
         try:
             return TEXT, _ENCODER.encode(keys)

@@ -14,14 +14,9 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from yarrow.container.operators.columnar_pattern.pending_batches import Numbers
 from yarrow.container.operators.columnar_pattern.relevant_rows import Flags
-from yarrow.container.operators.columnar_pattern.waiting_sequences import (
-    LAST,
-    ROWS,
-    SLOT,
-    Numbers,
-    WaitingSequences,
-)
+from yarrow.container.operators.columnar_pattern.waiting_sequences import LAST, ROWS, SLOT, WaitingSequences
 from yarrow.runtime.data.elements import MAX_TIMESTAMP, MIN_TIMESTAMP
 
 #: Parts of the time limit after which those are removed that nobody asks for.

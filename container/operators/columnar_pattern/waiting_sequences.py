@@ -10,10 +10,8 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
-#: int64, shape (count,) or (fields, count).
-Numbers = npt.NDArray[np.int64]
+from yarrow.container.operators.columnar_pattern.pending_batches import Numbers
 
 #: The fields of a partial match: its slot, the last time at which it may take a row, and the rows that it has taken.
 SLOT: Final = 0

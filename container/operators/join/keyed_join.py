@@ -72,7 +72,7 @@ class KeyedJoiningOperator(HeldBackTimeOperator, StoredTimeOperator, FunctionOpe
         self._ledger.register(context.environment.metrics, context.metric_group)
 
     def _process(self) -> ProcessPair:
-        """What is called for a pair of rows."""
+        """The function that the join calls for a pair of rows."""
         process: ProcessPair = method_of(self.function, "process_element", self.name)
         if self.failed is None:
             return process

@@ -115,7 +115,7 @@ class WindowCell:
 
     def living(self) -> Any:
         """The value that others may be added to, or MISSING."""
-        return self.values.get(self._place.window, self._backend.current_key)
+        return self.get()
 
     def put(self, value: Any) -> None:
         """Stores a value; None removes it."""
@@ -147,7 +147,7 @@ class WindowCell:
                 )
 
     def _merged_stored(self, merged: Merged, own: Any, taken: Any) -> Any:
-        """What is stored in place of two stored values."""
+        """The stored value that replaces two stored values."""
         return merged(own, taken)
 
 
@@ -240,9 +240,6 @@ class StampedCell(WindowCell):
     def get(self) -> Any:
         found = super().get()
         return found if found is MISSING else found[1]
-
-    def living(self) -> Any:
-        return self.get()
 
     def put(self, value: Any) -> None:
         super().put(None if value is None else (self._elements.latest(value), value))

@@ -168,7 +168,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MiniCluster]:
     """A cluster in threads of this process, whose master can lose its leadership and win it again."""
     folder = tmp_path_factory.mktemp("aligned")
     with pytest.MonkeyPatch.context() as patch:
-        # What is stored of jobs outlives the leadership.
+        # Stored jobs outlive the leadership.
         patch.setattr(NoHighAvailability, "storage_directory", str(folder / "ha"))
         configuration = {"execution.checkpointing.dir": str(folder / "checkpoints")}
         with mini_cluster(slots=1, processes=False, configuration=configuration) as running:

@@ -48,7 +48,7 @@ K = TypeVar("K", bound=Known)
 class ServiceCluster(ABC, Generic[K]):
     """One cluster in a folder of its own."""
 
-    #: What the cluster and one of its processes are called, and the script that brings it up.
+    #: The names of the cluster and of one of its processes, and the script that starts the cluster.
     service: ClassVar[str]
     member: ClassVar[str]
     script: ClassVar[str]

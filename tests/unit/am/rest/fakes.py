@@ -257,7 +257,7 @@ class FakeDispatcher:
         self.checkpoints = taken_checkpoints()
         self.requests: list[tuple[str, str, m.SavepointRequest | None]] = []
         self.asked_pages: list[m.SparkPageRequest] = []
-        #: What Spark answers.
+        #: The page that Spark gives for each request.
         self.spark_page = m.SparkPage(status=200, media_type="text/html", body=b"<html>")
         self.checkpoint_types: list[CheckpointType] = []
         self.rescales: list[m.RescaleRequest] = []

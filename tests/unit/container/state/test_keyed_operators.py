@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.total import Total
 from tests.unit.container.state import prefetching
 from yarrow.common.typeinfo import Types
 from yarrow.container.state.heap_keyed_state import HeapKeyedStateBackend
 from yarrow.datastream import DataStream
 from yarrow.datastream.functions import (
-    AggregateFunction,
     KeyedProcessFunction,
     MapFunction,
     ReduceFunction,
@@ -205,20 +205,6 @@ class Opened(ReduceFunction[int]):
 
     def reduce(self, value1: int, value2: int) -> int:
         return value1 + value2
-
-
-class Total(AggregateFunction[int, int, int]):
-    def create_accumulator(self) -> int:
-        return 0
-
-    def add(self, value: int, accumulator: int) -> int:
-        return accumulator + value
-
-    def get_result(self, accumulator: int) -> int:
-        return accumulator
-
-    def merge(self, acc_a: int, acc_b: int) -> int:
-        return acc_a + acc_b
 
 
 class AllStates(KeyedProcessFunction[Any, Any, Any]):

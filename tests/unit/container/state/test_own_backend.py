@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.support.checkpoint_harness import CheckpointHarness
-from tests.unit.container.state.test_ttl import Total
+from tests.support.total import Total
 from yarrow.common import Duration, Types
 from yarrow.common.watermark_strategy import WatermarkStrategy
 from yarrow.datastream import (

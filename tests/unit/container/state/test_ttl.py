@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.total import Total
 from tests.unit.container.state.contexts import CHECKPOINT, InlineOutput, Mails, context, snapshot_of
 from yarrow.common.time import Time
 from yarrow.common.typeinfo import Types
@@ -16,7 +17,6 @@ from yarrow.container.state.errors import NoneInStateError, StateConflictError
 from yarrow.container.state.heap_keyed_state import HeapKeyedStateBackend
 from yarrow.container.state.heap_table import HeapTable
 from yarrow.container.state.ttl import TimeToLive
-from yarrow.datastream.functions import AggregateFunction
 from yarrow.datastream.state import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
@@ -32,20 +32,6 @@ from yarrow.runtime.snapshot.handles import KeyGroupsSnapshot, StateKind
 UPDATES = StateTtlConfig.UpdateType
 VISIBILITY = StateTtlConfig.StateVisibility
 LIFETIME = 10
-
-
-class Total(AggregateFunction[int, int, int]):
-    def create_accumulator(self) -> int:
-        return 0
-
-    def add(self, value: int, accumulator: int) -> int:
-        return accumulator + value
-
-    def get_result(self, accumulator: int) -> int:
-        return accumulator
-
-    def merge(self, acc_a: int, acc_b: int) -> int:
-        return acc_a + acc_b
 
 
 def config(

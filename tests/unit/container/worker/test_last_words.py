@@ -64,7 +64,7 @@ def test_a_look_finds_operator_and_record_of_a_waiting_function() -> None:
 
 
 def last_word(function: Callable[[Any], Any]) -> tuple[str, int]:
-    """What a forked process tells before it dies of the function, and its status."""
+    """A forked process runs the function and dies. Returns the words that it told before, and its exit status."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from yarrow.container.operators.columnar_pattern.waiting_sequences import Numbers, WaitingSequences
+from yarrow.container.operators.columnar_pattern.pending_batches import Numbers
+from yarrow.container.operators.columnar_pattern.waiting_sequences import WaitingSequences
 
 
 def sequences(slots: list[int], last: int, first: int = 0) -> Numbers:

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from tests.support.kept_windows import keeps_nothing
+from tests.support.total import Total
 from yarrow.common.time import Time
 from yarrow.common.typeinfo import Types
 from yarrow.datastream import DataStream
-from yarrow.datastream.functions import AggregateFunction, ProcessWindowFunction
+from yarrow.datastream.functions import ProcessWindowFunction
 from yarrow.datastream.state import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
@@ -36,22 +37,6 @@ LIFETIME = 1000
 def lifetime(change: Callable[[Any], Any] = lambda builder: builder) -> StateTtlConfig:
     built: StateTtlConfig = change(StateTtlConfig.new_builder(Time.milliseconds(LIFETIME))).build()
     return built
-
-
-class Sum(AggregateFunction[int, int, int]):
-    """Adds integers."""
-
-    def create_accumulator(self) -> int:
-        return 0
-
-    def add(self, value: int, accumulator: int) -> int:
-        return accumulator + value
-
-    def get_result(self, accumulator: int) -> int:
-        return accumulator
-
-    def merge(self, acc_a: int, acc_b: int) -> int:
-        return acc_a + acc_b
 
 
 def add(one: int, other: int) -> int:
@@ -82,7 +67,7 @@ class Keeps(ProcessWindowFunction[Any, Any, Any, Any]):
                 state.add(number)
         elif kind == "aggregating":
             state = states.get_aggregating_state(
-                self.declared(AggregatingStateDescriptor("kept", Sum(), Types.LONG()))
+                self.declared(AggregatingStateDescriptor("kept", Total(), Types.LONG()))
             )
             found = state.get()
             if number:
