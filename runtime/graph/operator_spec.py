@@ -350,6 +350,7 @@ class ReduceOperator(OperatorSpec, frozen=True, kw_only=True, tag="reduce"):
     is_rolling = True
     keeps_time = True
     folds_by_function = True
+    on_error_inputs = (0,)
 
     function: bytes
     key_selector: bytes
@@ -370,6 +371,7 @@ class AggregateOperator(OperatorSpec, frozen=True, kw_only=True, tag="aggregate"
 
     is_rolling = True
     keeps_time = True
+    on_error_inputs = (0,)
 
     kind: AggregateKind
     position: int | str | None

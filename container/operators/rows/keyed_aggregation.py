@@ -49,6 +49,8 @@ class FoldingOperator(KeyReadingOperator):
     _type: TypeInformation | None
     #: `last_only` of the spec.
     _last_only: bool
+    #: The combining function may change the value so far before it fails.
+    _changes_values = False
 
     @property
     def uses_current_key(self) -> bool:
@@ -71,6 +73,10 @@ class FoldingOperator(KeyReadingOperator):
         self._times: dict[Any, int | None] = {}
         if self._once:
             self.one_to_one = False
+        if self.failed is not None:
+            self.failed.of_one_to_one = not self._once
+            # The state needs no key of the row at hand.
+            self.failed.keyed_by(self._selector)
 
     def generate_at(
         self, code: CodeWriter, value: str, timestamp: str | None, emit: Emit, is_head: bool
@@ -100,7 +106,9 @@ class FoldingOperator(KeyReadingOperator):
             self._table,
             key,
             first=lambda target: code.line(f"{target} = {value}"),
-            update=lambda target: generate_call(code, "combine", combine, [target, value], target),
+            update=lambda target: generate_call(
+                code, "combine", combine, [self._generate_tried(code, target), value], target
+            ),
             fixed=lambda target: generate_fixed(
                 code, target, self._type, self.context.environment.object_reuse
             ),
@@ -109,6 +117,12 @@ class FoldingOperator(KeyReadingOperator):
             emit(result, timestamp)
         elif timestamp is not None:
             code.line(f"{code.bind('times', self._times)}[{key}] = {timestamp}")
+
+    def _generate_tried(self, code: CodeWriter, target: str) -> str:
+        """The value so far that the function gets: a copy, if it may change it and fail at a row that is left out."""
+        if self.failed is None or not self._changes_values:
+            return target
+        return generate_fixed(code, target, self._type, self.context.environment.object_reuse)
 
     def on_watermark(self, timestamp: int) -> Iterator[tuple[Any, int | None]]:
         if self._ends_with_input and timestamp == MAX_TIMESTAMP:
@@ -129,6 +143,8 @@ class FoldingOperator(KeyReadingOperator):
 @runs(ReduceOperator)
 class ReducingOperator(FoldingOperator, FunctionOperator):
     """Runs reduce(function)."""
+
+    _changes_values = True
 
     @classmethod
     def of(cls, descriptor: OperatorDescriptor) -> Self:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence, Set
 from typing import Final
 
+from yarrow.common.values.error_handling import ErrorPolicy
 from yarrow.runtime.common.ids import JobVertexID
 from yarrow.runtime.config.options import execution
 from yarrow.runtime.config.settings import Settings
@@ -135,6 +136,8 @@ def _combining(graph: JobGraph, edge: JobEdge, *, combine: bool) -> tuple[Combin
         return None, "a partitioner of the program sends each row"
     if not combine:
         return None, f"{execution.BATCH_COMBINE.key} is false"
+    if head.errors.policy is not ErrorPolicy.FAIL:
+        return None, f"on_error of '{head.name}' leaves out single rows"
     if columns is not None:
         return Combining.ALL, ", ".join(dict.fromkeys(each.kind.value for each in columns.aggregates))
     assert rows is not None, "the operator folds rows or columns"

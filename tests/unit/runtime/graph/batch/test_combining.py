@@ -70,6 +70,11 @@ def keyed_exchange(graph: JobGraph, **options: Any) -> BatchExchange:
         (lambda keyed: keyed.reduce(first), Combining.UNTIMED, "commutes=True"),
         (lambda keyed: keyed.reduce(first, commutes=True), Combining.ALL, "commutes"),
         (lambda keyed: keyed.reduce(Opens(), commutes=True), None, "open()"),
+        (
+            lambda keyed: keyed.reduce(first, commutes=True).on_error("skip"),
+            None,
+            "on_error of 'Keyed Reduce'",
+        ),
         (lambda keyed: keyed.process(Passes()), None, "'KeyedProcess' is no rolling aggregate"),
         (lambda keyed: keyed.map(str), None, "'Map' is no rolling aggregate"),
     ],
