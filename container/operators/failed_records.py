@@ -19,7 +19,6 @@ from yarrow.container.state.registering_backend import NO_KEY
 from yarrow.datastream.connectors.dead_letters import (
     DEAD_LETTERS,
     LONGEST_TRACEBACK,
-    PAIR_OF_INPUTS,
     RECORD_PICKLED,
     RECORD_SHOWN,
     RECORD_TYPED,
@@ -84,9 +83,10 @@ class FailedRecords:
         self._current_key, self._clock = current_key, clock
         metrics.gauge("numRecordsInErrors", lambda: self.count)
 
-    def take_pairs(self, pair_type: TypeInformation | None) -> None:
-        """Take pairs of rows of both inputs, as input PAIR_OF_INPUTS."""
-        self._types = (*self._types[:PAIR_OF_INPUTS], pair_type)
+    def take_also(self, index: int, declared: TypeInformation | None) -> None:
+        """Take records of this type as those of an input that the operator does not have."""
+        padded = (*self._types, *[None] * index)
+        self._types = (*padded[:index], declared)
         self._type_texts = ["" if declared is None else str(declared) for declared in self._types]
 
     def keyed_by(self, key_of: Callable[[Any], Any]) -> None:
@@ -107,15 +107,17 @@ class FailedRecords:
         """Whether the error is none of a record, so that it fails the job."""
         return isinstance(error, self.fatal) and not isinstance(error, self.never_fatal)
 
-    def letter(self, error: Exception, index: int, record: Any, timestamp: int | None) -> DeadLetter:
-        """As `leave_out`; returns the letter of the record."""
+    def letter(
+        self, error: Exception, index: int, record: Any, timestamp: int | None, told: str = ""
+    ) -> DeadLetter:
+        """As `leave_out`; returns the letter of the record. `told` says more of the record, behind the error."""
         self.leave_out(error, index, record, timestamp)
         raw, encoding = self._encoded(index, record)
         return DeadLetter(
             split="",
             position=-1,
             raw=raw,
-            error=_one_line(error),
+            error=_one_line(error, told),
             traceback=_traceback(error),
             operator=self._uid,
             key=self._key(record),
@@ -128,10 +130,10 @@ class FailedRecords:
         )
 
     def tagged_letters(
-        self, error: Exception, index: int, record: Any, timestamp: int | None
+        self, error: Exception, index: int, record: Any, timestamp: int | None, told: str = ""
     ) -> tuple[tuple[OutputTag, DeadLetter], ...]:
-        """As `leave_out`; returns what leaves in place of the record's results: its letter, if somebody reads it."""
-        letter = self._letter_if_read(error, index, record, timestamp)
+        """As `letter`; returns what leaves in place of the record's results: its letter, if somebody reads it."""
+        letter = self._letter_if_read(error, index, record, timestamp, told)
         return () if letter is None else ((_LETTERS, letter),)
 
     def put_aside(self, error: Exception, index: int, record: Any, timestamp: int | None) -> None:
@@ -141,22 +143,23 @@ class FailedRecords:
             self.send([letter], None if timestamp is None else [timestamp])
 
     def _letter_if_read(
-        self, error: Exception, index: int, record: Any, timestamp: int | None
+        self, error: Exception, index: int, record: Any, timestamp: int | None, told: str = ""
     ) -> DeadLetter | None:
         if self.send is None or not self.wants_letters:
             self.leave_out(error, index, record, timestamp)
             return None
-        return self.letter(error, index, record, timestamp)
+        return self.letter(error, index, record, timestamp, told)
 
     def check(self) -> None:
         """Compare the counts with the bounds. Raises TooManyErrorsError."""
         seen, left_out = self.seen[0] - self._counted[0], self.count - self._counted[1]
-        if seen:
+        if seen or left_out:
             self._counted = (self.seen[0], self.count)
             self._bounds.count(seen - left_out, left_out, self._clock.monotonic())
 
     def end(self) -> None:
-        """Look at the share once more when the input has ended. Raises TooManyErrorsError."""
+        """Look at the counts once more when the input has ended. Raises TooManyErrorsError."""
+        self.check()
         self._bounds.end()
 
     def _encoded(self, index: int, record: Any) -> tuple[bytes, str]:
@@ -175,9 +178,9 @@ class FailedRecords:
         return None
 
 
-def _one_line(error: Exception) -> str:
+def _one_line(error: Exception, told: str) -> str:
     with suppress(Exception):  # a user's __str__ may raise anything
-        text = f"{type(error).__name__}: {error}"
+        text = f"{type(error).__name__}: {error}{told and '; '}{told}"
         return cut_in_the_middle(" ".join(text.split()), _LONGEST_ERROR)
     return type(error).__name__
 

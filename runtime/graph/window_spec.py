@@ -1,7 +1,7 @@
 """The specs of windows, of streams of rows and of columns, of rows in order of time, and of patterns.
 
 Owner: none; immutable. An operator of `yarrow.container.operators.window`, `sliced_window`, `pre_aggregation`,
-`guarded_window`, `columnar_window`, `event_time_order`, `cep` or `columnar_pattern` runs each.
+`guarded_window`, `columnar_window`, `event_time_order`, `cep`, `guarded_pattern` or `columnar_pattern` runs each.
 """
 
 from __future__ import annotations
@@ -321,6 +321,7 @@ class PatternOperator(PatternSpec, frozen=True, kw_only=True, tag="pattern"):
     """Looks for a pattern among the rows of each key, in order of time."""
 
     operator_package = "cep"
+    on_error_inputs = (0,)
 
     key_selector: bytes
     #: Type of rows; None = not declared.
@@ -335,17 +336,43 @@ class PatternOperator(PatternSpec, frozen=True, kw_only=True, tag="pattern"):
         """The key selector of the only input."""
         return (self.key_selector,)
 
+    @property
+    def for_left_out_records(self) -> OperatorSpec:
+        """The pattern whose matcher takes each row in the general way."""
+        return GuardedPatternOperator(**msgspec.structs.asdict(self))
+
 
 class AllPatternOperator(PatternOperator, frozen=True, kw_only=True, tag="pattern_all"):
     """Looks for a pattern in a whole stream, in one subtask: all rows have the same key."""
 
     rescalable = False
 
+    @property
+    def for_left_out_records(self) -> OperatorSpec:
+        """As of PatternOperator."""
+        return GuardedAllPatternOperator(**msgspec.structs.asdict(self))
+
+
+class GuardedPatternOperator(PatternOperator, frozen=True, kw_only=True, tag="guarded_pattern"):
+    """A pattern that leaves out rows and matches at which the program fails; made on workers alone."""
+
+    operator_package = "guarded_pattern"
+
+
+class GuardedAllPatternOperator(AllPatternOperator, frozen=True, kw_only=True, tag="guarded_pattern_all"):
+    """The same in a whole stream."""
+
+    operator_package = "guarded_pattern"
+
 
 class ColumnarPatternOperator(PatternSpec, frozen=True, kw_only=True, tag="columnar_pattern"):
     """Looks for a pattern among the rows of record batches, key by key and in order of event time; results are rows."""
 
     operator_package = "columnar_pattern"
+    on_error_refusal = (
+        "its conditions are asked for whole columns, so that none tells the record at which it fails. Key the stream by"
+        " a function instead of columns, so that the pattern takes rows"
+    )
 
     key_column: KeyColumns
     #: IPC bytes of the schema of the batches.

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from tests.support.batch_runner import collect
 from tests.unit.runtime.graph.programs import environment
 from yarrow.common.typeinfo import Types
-from yarrow.datastream import DataStream, ReduceFunction, RuntimeContext, ValueState, ValueStateDescriptor
+from yarrow.datastream import DataStream, ReduceFunction, RuntimeContext, ValueStateDescriptor
 from yarrow.datastream.connectors import DeadLetter
+from yarrow.datastream.state import ValueState
 from yarrow.runtime.data.keys import encode_key
 from yarrow.runtime.data.serializers.serializers import serializer_for
 from yarrow.testing.operator_harness import FragmentFailedError, OperatorHarness

@@ -14,7 +14,7 @@ from yarrow.cep.partial_matches import PartialMatches
 from yarrow.cep.pattern import Pattern
 from yarrow.cep.pattern_functions import PatternProcessFunction, TimedOutPartialMatchHandler
 from yarrow.cep.pattern_matcher import PatternMatcher, PatternResult
-from yarrow.cep.pattern_table import compile_pattern
+from yarrow.cep.pattern_table import PatternTable, compile_pattern
 from yarrow.common.typeinfo import TypeInformation
 from yarrow.container.codegen.inlining.functions import is_traced
 from yarrow.container.codegen.user_functions import close_function, load_function, open_function
@@ -92,9 +92,7 @@ class MatchingOperator(StoredTimeOperator, CheckpointedFunctionOperator):
         self._pattern = load_function(spec.pattern, self.name)
         table = compile_pattern(self._pattern)
         handles = isinstance(self.function, TimedOutPartialMatchHandler)
-        self._matcher = PatternMatcher(
-            table, environment.clock.epoch_ms, spec.max_partial_matches, gives_timed_out=handles
-        )
+        self._matcher = self._make_matcher(table, gives_timed_out=handles)
         self._fix = None if environment.object_reuse else copier_for(row_type)
         self._matches = MatchingState(context, row_type, table)
         timers = OperatorTimerService(environment.clock, self.name, lambda: state.current_key)
@@ -111,6 +109,11 @@ class MatchingOperator(StoredTimeOperator, CheckpointedFunctionOperator):
         self._on_timeout: Any = self.function.process_timed_out_match if handles else None
         self._ledger.register(environment.metrics, context.metric_group)
         context.metric_group.gauge(PARTIAL_MATCHES_DROPPED, lambda: self._matcher.dropped)
+
+    def _make_matcher(self, table: PatternTable, *, gives_timed_out: bool) -> PatternMatcher:
+        """Makes the matcher; `gives_timed_out`: also of partial matches whose time has passed."""
+        clock, most = self.context.environment.clock, self._matching.max_partial_matches
+        return PatternMatcher(table, clock.epoch_ms, most, gives_timed_out=gives_timed_out)
 
     def open(self) -> None:
         self._opened = True

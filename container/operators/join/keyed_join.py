@@ -25,6 +25,7 @@ from yarrow.container.operators.rows.key_selection import KeyReader, generate_ke
 from yarrow.container.operators.rows.row_functions import FunctionOperator
 from yarrow.container.operators.stored_watermark import StoredTimeOperator
 from yarrow.container.state.timers import OperatorTimerService
+from yarrow.datastream.connectors.dead_letters import PAIR_OF_INPUTS
 from yarrow.datastream.output_tag import OutputTag
 from yarrow.runtime.common.late_records import LatePlace, LateRemedy
 from yarrow.runtime.data.elements import MAX_TIMESTAMP, MIN_TIMESTAMP
@@ -91,7 +92,7 @@ class KeyedJoiningOperator(HeldBackTimeOperator, StoredTimeOperator, FunctionOpe
         types = [known for each in self._joined.row_types if (known := declared_type(each)) is not None]
         # None stands in place of a partner in outer joins, and has no type.
         is_typed = len(types) == len(self._joined.row_types) and self._joined.kind is JoinKind.INNER
-        failed.take_pairs(Types.TUPLE(types) if is_typed else None)
+        failed.take_also(PAIR_OF_INPUTS, Types.TUPLE(types) if is_typed else None)
         super().leave_out_by(failed)
 
     def _make_timers(self, context: OperatorContext) -> OperatorTimerService:

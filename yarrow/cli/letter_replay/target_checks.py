@@ -15,6 +15,7 @@ from yarrow.cli.letter_replay.letter_input import ChosenLetters, PlacedLetter, n
 from yarrow.client.errors import CommandError
 from yarrow.datastream.connectors.base import Source
 from yarrow.datastream.connectors.dead_letters import (
+    LAST_OF_MATCH,
     PAIR_OF_INPUTS,
     RECORD_BYTES,
     RECORD_SHOWN,
@@ -75,6 +76,11 @@ def _found(
             f"The {number} dead letters of {uid!r} hold pairs of rows that {node.name!r} has not joined. Both rows have"
             " stayed in the join, so that they cannot go there again. Join the pairs of these letters in a program of"
             " your own, or choose other letters by --uid."
+        )
+    if index == LAST_OF_MATCH:
+        raise CommandError(
+            f"The {number} dead letters of {uid!r} are of matches at which the function of {node.name!r} has failed."
+            " The pattern has taken their rows already, so that it cannot get them again. Choose other letters by --uid."
         )
     found = FoundTarget(node, target)
     if not found.in_edges:

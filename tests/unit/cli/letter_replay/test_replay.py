@@ -21,6 +21,7 @@ from yarrow.common.types import Row
 from yarrow.datastream import CoMapFunction, DataStream, RuntimeExecutionMode, StreamExecutionEnvironment
 from yarrow.datastream.connectors.dead_letter_table.letter_columns import batch_of_letters
 from yarrow.datastream.connectors.dead_letters import (
+    LAST_OF_MATCH,
     PAIR_OF_INPUTS,
     RECORD_PICKLED,
     RECORD_TYPED,
@@ -268,6 +269,11 @@ def test_letters_of_pairs_are_refused_by_name(tmp_path: Path) -> None:
         CommandError, match="1 dead letters of 'parse' hold pairs of rows that 'Map' has not joined"
     ):
         replayed(tmp_path, program(parsed), letter("parse", 1, Types.LONG(), input=PAIR_OF_INPUTS))
+
+
+def test_letters_of_matches_are_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(CommandError, match="1 dead letters of 'parse' are of matches"):
+        replayed(tmp_path, program(parsed), letter("parse", 1, Types.LONG(), input=LAST_OF_MATCH))
 
 
 def test_letters_of_a_table_go_to_their_operator(tmp_path: Path) -> None:

@@ -1,0 +1,256 @@
+"""on_error of patterns: a row at which a condition fails leaves as a letter, and so does a match without results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.support.batch_runner import collect
+from tests.unit.runtime.graph.programs import environment
+from yarrow.cep import CEP, AfterMatchSkipStrategy, Pattern, PatternProcessFunction
+from yarrow.cep.conditions import IterativeCondition
+from yarrow.common import Time, TimestampAssigner, Types, WatermarkStrategy
+from yarrow.datastream import DataStream
+from yarrow.datastream.connectors import DeadLetter
+from yarrow.datastream.connectors.dead_letters import LAST_OF_MATCH
+from yarrow.runtime.common.errors import InvalidProgramError
+from yarrow.runtime.data.keys import encode_key
+from yarrow.runtime.data.serializers.serializers import serializer_for
+from yarrow.table.expressions import col
+from yarrow.testing.operator_harness import FragmentFailedError, OperatorHarness
+
+#: A key, a letter and a number of its own. The letter "x" fails every condition.
+ROW = Types.TUPLE([Types.STRING(), Types.STRING(), Types.LONG()])
+Row = tuple[str, str, int]
+
+
+def is_letter(letter: str) -> Callable[[Row], bool]:
+    def condition(row: Row) -> bool:
+        if row[1] == "x":
+            raise ValueError(f"no {row[2]}")
+        return row[1] == letter
+
+    return condition
+
+
+class Rises(IterativeCondition):  # type: ignore[type-arg]
+    """A "b" with a greater number than all before it."""
+
+    def filter(self, value: Any, ctx: Any) -> bool:
+        if value[1] == "x":
+            raise ValueError(f"no {value[2]}")
+        return value[1] == "b" and all(row[2] < value[2] for row in ctx.get_events_for_pattern("first"))
+
+
+def within(pattern: Any) -> Any:
+    return pattern.within(Time.milliseconds(30))
+
+
+PATTERNS: dict[str, Callable[[], Any]] = {
+    "next": lambda: within(Pattern.begin("first").where(is_letter("a")).next("last").where(is_letter("b"))),
+    "followed by": lambda: within(
+        Pattern.begin("first").where(is_letter("a")).followed_by("last").where(is_letter("b"))
+    ),
+    "looping": lambda: within(
+        Pattern.begin("first").where(is_letter("a")).one_or_more().followed_by("last").where(is_letter("b"))
+    ),
+    "iterative": lambda: within(
+        Pattern.begin("first").where(is_letter("a")).followed_by_any("last").where(Rises())
+    ),
+    "skipping": lambda: within(
+        Pattern.begin("first", AfterMatchSkipStrategy.skip_past_last_event())
+        .where(is_letter("a"))
+        .followed_by_any("last")
+        .where(is_letter("b"))
+    ),
+}
+
+
+class Shown(PatternProcessFunction):
+    def process_match(self, match: Any, ctx: Any) -> Iterator[Any]:
+        yield repr(match), ctx.timestamp()
+
+
+def matching(pattern: Any, stream: DataStream) -> DataStream:
+    return CEP.pattern(stream.key_by(lambda row: row[0], Types.STRING()), pattern).process(Shown())
+
+
+def with_letters(stream: DataStream) -> list[DataStream]:
+    stream = stream.uid("the pattern").on_error("dead_letter")
+    return [stream, stream.dead_letters()]
+
+
+def rows_of(letters: list[DeadLetter]) -> list[Row]:
+    load = serializer_for(ROW).load_rows
+    return [row for letter in letters for row in load(letter.raw or b"")]
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from("kl"), st.sampled_from("aabbcx"), st.integers(0, 40), st.none() | st.integers(0, 40)
+    ),
+    max_size=12,
+)
+
+
+def feed(harness: OperatorHarness, steps: list[Any], reached: int) -> int:
+    for row, time, watermark in steps:
+        if row is not None:
+            harness.push(row, timestamps=[time])
+        if watermark is not None and watermark > reached:
+            reached = watermark
+            harness.watermark(reached)
+    harness.run()
+    return reached
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None, max_examples=10)
+@given(STEPS, st.integers(0, 12), st.sampled_from(["hashmap", "rocksdb"]))
+def test_a_row_that_fails_changes_no_partial_match(
+    pattern: str, drawn: list[Any], cut: int, backend: str
+) -> None:
+    steps = [((key, letter, at), time, watermark) for at, (key, letter, time, watermark) in enumerate(drawn)]
+    configuration = {"state.backend.type": backend}
+    build = PATTERNS[pattern]
+    with OperatorHarness(
+        lambda s: with_letters(matching(build(), s)), types=[ROW], configuration=configuration
+    ) as harness:
+        reached = feed(harness, steps[:cut], -1)
+        snapshot = harness.snapshot()
+        found = [harness.outputs(index) for index in range(2)]
+        # What follows the snapshot is lost by the crash.
+        feed(harness, steps[cut:], reached)
+        with harness.restarted(snapshot) as again:
+            feed(again, steps[cut:], reached)
+            again.watermark(1000)
+            again.run()
+            found = [before + again.outputs(index) for index, before in enumerate(found)]
+    failed = rows_of(found[1])
+    assert len(set(failed)) == len(failed) and all(row[1] == "x" for row in failed)
+    # The rows that are not late have failed: each pattern begins with a condition that does.
+    reached, due = -1, set[Row]()
+    for row, time, watermark in steps:
+        if time > reached and row[1] == "x":
+            due.add(row)
+        reached = reached if watermark is None else max(reached, watermark)
+    assert set(failed) == due
+    good = [(None if row[1] == "x" else row, time, watermark) for row, time, watermark in steps]
+    with OperatorHarness(lambda s: matching(build(), s), types=[ROW], configuration=configuration) as harness:
+        feed(harness, good, -1)
+        harness.watermark(1000)
+        harness.run()
+        assert sorted(found[0]) == sorted(harness.output)
+
+
+def test_a_letter_of_a_condition_tells_the_row_its_key_and_its_time() -> None:
+    with OperatorHarness(lambda s: with_letters(matching(PATTERNS["next"](), s)), types=[ROW]) as harness:
+        harness.push(("k", "a", 1), ("k", "x", 2), ("k", "b", 3), timestamps=[1, 2, 3])
+        harness.watermark(10)
+        harness.run()
+        assert [time for _, time in harness.outputs(0)] == [3]
+        (letter,) = harness.outputs(1)
+        assert rows_of([letter]) == [("k", "x", 2)]
+        assert (letter.operator, letter.input, letter.timestamp) == ("the pattern", 0, 2)
+        assert (letter.error, letter.key) == ("ValueError: no 2", encode_key("k"))
+        assert "raise ValueError" in letter.traceback and letter.record_type == str(ROW)
+        assert harness.metrics()["CEP.numRecordsInErrors"] == 1
+
+
+class Refuses(PatternProcessFunction):
+    """Fails behind its first result, if the last number is even."""
+
+    def process_match(self, match: Any, ctx: Any) -> Iterator[Any]:
+        made = [match["first"][0][2]]
+        yield made
+        made.append(match["last"][0][2])
+        if made[1] % 2 == 0:
+            raise ValueError(f"no {made[1]}")
+        yield made
+
+
+def test_a_match_that_fails_gives_a_letter_with_its_last_row() -> None:
+    def fragment(stream: DataStream) -> list[DataStream]:
+        keyed = stream.key_by(lambda row: row[0], Types.STRING())
+        return with_letters(CEP.pattern(keyed, PATTERNS["followed by"]()).process(Refuses()))
+
+    with OperatorHarness(fragment, types=[ROW]) as harness:
+        harness.push(("k", "a", 1), ("k", "b", 2), ("k", "a", 3), timestamps=[1, 2, 3])
+        harness.watermark(3)
+        snapshot = harness.snapshot()
+        first = harness.outputs(1)
+        with harness.restarted(snapshot) as again:
+            again.push(("k", "b", 5), timestamps=[5])
+            again.watermark(100)
+            again.run()
+            assert (again.outputs(0), again.outputs(1)) == ([[3], [3, 5]], [])
+    (letter,) = first
+    assert rows_of([letter]) == [("k", "b", 2)]
+    assert (letter.input, letter.timestamp, letter.key) == (LAST_OF_MATCH, 2, encode_key("k"))
+    assert letter.error == "ValueError: no 2; match {'first': [('k', 'a', 1)], 'last': [('k', 'b', 2)]}"
+    assert letter.record_type == str(ROW)
+
+
+@pytest.mark.parametrize("keyed", [False, True])
+def test_rows_by_the_clock_of_the_machine(keyed: bool) -> None:
+    def fragment(stream: DataStream) -> list[DataStream]:
+        read = stream.key_by(lambda row: row[0], Types.STRING()) if keyed else stream
+        return with_letters(CEP.pattern(read, PATTERNS["next"]()).in_processing_time().process(Shown()))
+
+    with OperatorHarness(fragment, types=[ROW]) as harness:
+        harness.push(("k", "x", 0), ("k", "a", 1), ("k", "x", 2), ("k", "b", 3))
+        harness.run()
+        assert len(harness.outputs(0)) == 1
+        assert [(row[2], letter.timestamp) for letter in harness.outputs(1) for row in rows_of([letter])] == [
+            (0, None),
+            (2, None),
+        ]
+
+
+@pytest.mark.parametrize(
+    ("bounds", "expected"),
+    [({"max_per_minute": 2}, "3 records within a minute"), ({"max_share": 0.4}, "3 of the latest 6 records")],
+)
+def test_past_a_bound_the_job_fails(bounds: dict[str, Any], expected: str) -> None:
+    with (
+        pytest.raises(FragmentFailedError, match=f"(?s)failed at {expected}"),
+        OperatorHarness(
+            lambda s: matching(PATTERNS["next"](), s).on_error("skip", **bounds), types=[ROW]
+        ) as harness,
+    ):
+        harness.push(*[("k", letter, at) for at, letter in enumerate("cxcxcx")], timestamps=range(1, 7))
+        harness.watermark(100)
+        harness.end()
+        harness.run()
+
+
+class Numbered(TimestampAssigner):
+    def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
+        number: int = value[2]
+        return number
+
+
+def test_a_bounded_input() -> None:
+    env = environment(2)
+    rows = [("k", "a", 1), ("k", "x", 2), ("k", "b", 3), ("l", "x", 4)]
+    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(Numbered())
+    stream = env.from_collection(rows, ROW).assign_timestamps_and_watermarks(strategy)
+    found = matching(PATTERNS["next"](), stream).uid("the pattern").on_error("dead_letter")
+    letters = found.dead_letters().map(lambda letter: (letter.operator, letter.timestamp))
+    assert sorted(time for _, time in collect(env, found.union(letters))) == [2, 3, 4]
+
+
+def test_patterns_of_columns_refuse_it_by_name() -> None:
+    schema = pa.schema([("key", pa.string()), ("number", pa.int64())])
+
+    def fragment(stream: DataStream) -> Any:
+        pattern = within(Pattern.begin("first").where(col("number") > 1))
+        return CEP.pattern(stream.key_by("key"), pattern).process(Shown()).on_error("skip")
+
+    with pytest.raises(InvalidProgramError, match="its conditions are asked for whole columns"):
+        OperatorHarness(fragment, types=[schema])
