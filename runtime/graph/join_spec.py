@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+from yarrow.common.type_information import declared_type
+from yarrow.common.typeinfo import Types
 from yarrow.runtime.graph.data_set_spec import JoinKind
 from yarrow.runtime.graph.operator_spec import KeyColumns, OperatorSpec, TypeSpec
 
@@ -19,6 +21,7 @@ class KeyedJoinOperator(OperatorSpec, frozen=True, kw_only=True):
     operator_package = "join"
     # A pair of rows is left out, and both rows stay.
     on_error_inputs = (0, 1)
+    takes_pairs = True
 
     kind: JoinKind
     key_selectors: tuple[bytes, bytes]
@@ -33,6 +36,14 @@ class KeyedJoinOperator(OperatorSpec, frozen=True, kw_only=True):
     def selector_of_each_input(self) -> tuple[bytes | None, ...]:
         """The key selector of each input."""
         return self.key_selectors
+
+    @property
+    def pair_type(self) -> TypeSpec:
+        left, right = (declared_type(each) for each in self.row_types)
+        # None stands in place of a partner in outer joins, and has no type.
+        if left is None or right is None or self.kind is not JoinKind.INNER:
+            return None
+        return Types.TUPLE([left, right]).to_spec()
 
 
 class IntervalJoinOperator(KeyedJoinOperator, frozen=True, kw_only=True, tag="interval_join"):

@@ -155,6 +155,8 @@ class OperatorSpec(msgspec.Struct, frozen=True, kw_only=True, tag_field="operato
     #: The inputs of which the operator can leave out a record at which it fails; () = none, for this reason.
     on_error_inputs: ClassVar[tuple[int, ...]] = ()
     on_error_refusal: ClassVar[str] = NO_SINGLE_RECORDS
+    #: Pairs of rows that the operator has not joined may come again, at the input PAIR_OF_INPUTS.
+    takes_pairs: ClassVar[bool] = False
     #: The package of operators that runs the spec and is imported for it alone; empty = the registry looks.
     operator_package: ClassVar[str] = ""
 
@@ -177,6 +179,11 @@ class OperatorSpec(msgspec.Struct, frozen=True, kw_only=True, tag_field="operato
     def for_left_out_records(self) -> OperatorSpec:
         """The spec that runs in its place where `on_error` leaves out records."""
         return self
+
+    @property
+    def pair_type(self) -> TypeSpec:
+        """The type of the pairs in letters of a join; None = undeclared."""
+        return None
 
     @property
     def replay(self) -> Replay | None:

@@ -30,6 +30,10 @@ def is_refused(left: Row | None, right: Row | None) -> bool:
     return left is None or right is None or (left[1] + right[1]) % 3 == 0
 
 
+def times_of(ctx: Any) -> tuple[int | None, int | None]:
+    return ctx.get_left_timestamp(), ctx.get_right_timestamp()
+
+
 class Refusing(ProcessJoinFunction[Any, Any, Any]):
     """Fails behind its first result; one list is changed and given again."""
 
@@ -82,12 +86,13 @@ def with_letters(stream: DataStream) -> list[DataStream]:
     return [stream, stream.dead_letters()]
 
 
-def pairs_of(letters: list[DeadLetter], join: str) -> list[tuple[Any, Any]]:
+def pairs_of(letters: list[DeadLetter], join: str) -> list[tuple[Any, ...]]:
+    """Both rows and their times."""
     declared = None if "outer" in join else Types.TUPLE([PAIR, PAIR])
     load = serializer_for(declared).load_rows
     expected = RECORD_PICKLED if declared is None else RECORD_TYPED
     assert {(letter.input, letter.encoding) for letter in letters} <= {(PAIR_OF_INPUTS, expected)}
-    return [pair for letter in letters for pair in load(letter.raw or b"")]
+    return [(*pair, *letter.row_times) for letter in letters for pair in load(letter.raw or b"")]
 
 
 STEPS = st.lists(
@@ -145,7 +150,7 @@ def test_only_the_pair_that_fails_is_left_out(join: str, steps: list[Any], cut: 
         ended(harness)
         assert sorted(map(repr, found[0])) == sorted(map(repr, harness.outputs(0)))
     refused = pairs_of(found[1], join)
-    assert all(is_refused(*pair) for pair in refused)
+    assert all(is_refused(left, right) for left, right, *_ in refused)
     with OperatorHarness(
         lambda a, b: build(a, b).process(Refused()), inputs=2, types=[PAIR, PAIR]
     ) as harness:
@@ -158,7 +163,7 @@ class Refused(ProcessJoinFunction[Any, Any, Any]):
     """The pairs at which `Refusing` fails."""
 
     def process_element(self, left: Any, right: Any, ctx: Any) -> Iterable[Any]:
-        return [(left, right)] if is_refused(left, right) else ()
+        return [(left, right, *times_of(ctx))] if is_refused(left, right) else ()
 
 
 def test_a_letter_tells_both_rows_the_key_and_the_time() -> None:
@@ -171,7 +176,10 @@ def test_a_letter_tells_both_rows_the_key_and_the_time() -> None:
         ended(harness)
         assert harness.outputs(0) == [6]
         first, second = harness.outputs(1)
-        assert pairs_of([first, second], "interval") == [(("a", 1), ("a", 2)), (("b", 1), ("b", 5))]
+        assert pairs_of([first, second], "interval") == [
+            (("a", 1), ("a", 2), 1, 4),
+            (("b", 1), ("b", 5), 2, 5),
+        ]
         assert (first.operator, first.timestamp, first.error_class) == ("the join", 4, "ZeroDivisionError")
         assert [each.key for each in (first, second)] == [encode_key("a"), encode_key("b")]
         assert first.record_type == str(Types.TUPLE([PAIR, PAIR]))

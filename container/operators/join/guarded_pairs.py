@@ -34,4 +34,6 @@ class GuardedPairs:
             made = self._process(left, right, context) or ()
             return list(made) if copier is None else [copier(result) for result in made]
         except Exception as error:
-            return failed.tagged_letters(error, PAIR_OF_INPUTS, (left, right), context.result)
+            times = (context.left, context.right)
+            found = failed.tagged_letters(error, PAIR_OF_INPUTS, (left, right), context.result)
+            return [(tag, letter._replace(row_times=times)) for tag, letter in found]

@@ -10,7 +10,6 @@ from abc import abstractmethod
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from yarrow.common.typeinfo import Types
 from yarrow.container.codegen.code_writer import CodeWriter
 from yarrow.container.codegen.user_functions import load_function, method_of
 from yarrow.container.operators.base import Emit, OperatorContext, declared_type
@@ -25,12 +24,11 @@ from yarrow.container.operators.rows.key_selection import KeyReader, generate_ke
 from yarrow.container.operators.rows.row_functions import FunctionOperator
 from yarrow.container.operators.stored_watermark import StoredTimeOperator
 from yarrow.container.state.timers import OperatorTimerService
-from yarrow.datastream.connectors.dead_letters import PAIR_OF_INPUTS
+from yarrow.datastream.connectors.dead_letters import PAIR_OF_INPUTS, LeftOutPair
 from yarrow.datastream.output_tag import OutputTag
 from yarrow.runtime.common.late_records import LatePlace, LateRemedy
 from yarrow.runtime.data.elements import MAX_TIMESTAMP, MIN_TIMESTAMP
 from yarrow.runtime.data.immutability import copier_for, freeze_or_copy
-from yarrow.runtime.graph.data_set_spec import JoinKind
 from yarrow.runtime.graph.join_spec import KeyedJoinOperator
 
 if TYPE_CHECKING:
@@ -82,17 +80,18 @@ class KeyedJoiningOperator(HeldBackTimeOperator, StoredTimeOperator, FunctionOpe
 
         # The declared type tells nothing of values for side outputs.
         copier = None if self.context.environment.object_reuse else freeze_or_copy
-        left_key, right_key = self._selectors
-        self.failed.keyed_by(lambda pair: right_key(pair[1]) if pair[0] is None else left_key(pair[0]))
+        self.failed.keyed_by(self._key_of_pair)
         return GuardedPairs(process, self.failed, copier).process
+
+    def _key_of_pair(self, pair: tuple[Any, ...]) -> Any:
+        """The key of a pair of rows, None = there is no partner."""
+        left, right = self._selectors
+        return right(pair[1]) if pair[0] is None else left(pair[0])
 
     def leave_out_by(self, failed: FailedRecords) -> None:
         # The loop takes rows, and a pair of them fails.
         failed.inputs = ()
-        types = [known for each in self._joined.row_types if (known := declared_type(each)) is not None]
-        # None stands in place of a partner in outer joins, and has no type.
-        is_typed = len(types) == len(self._joined.row_types) and self._joined.kind is JoinKind.INNER
-        failed.take_also(PAIR_OF_INPUTS, Types.TUPLE(types) if is_typed else None)
+        failed.take_also(PAIR_OF_INPUTS, declared_type(self._joined.pair_type))
         super().leave_out_by(failed)
 
     def _make_timers(self, context: OperatorContext) -> OperatorTimerService:
@@ -136,6 +135,12 @@ class KeyedJoiningOperator(HeldBackTimeOperator, StoredTimeOperator, FunctionOpe
     def generate_input(
         self, code: CodeWriter, index: int, value: str, timestamp: str | None, emit: Emit
     ) -> None:
+        if index == PAIR_OF_INPUTS:
+            result, stamp = code.fresh("v"), code.fresh("t")
+            pairs = f"{code.bind('on_pair', self.on_pair)}({value}, {timestamp})"
+            with code.block(f"for {result}, {stamp} in {pairs}:"):
+                emit(result, stamp)
+            return
         key = generate_key(code, self._selectors[index], value, self.key_reader(index))
         if self.needs_key(code):
             self.generate_key_set(code, key)
@@ -148,6 +153,11 @@ class KeyedJoiningOperator(HeldBackTimeOperator, StoredTimeOperator, FunctionOpe
         stamp = code.fresh("t")
         with code.block(f"for {result}, {stamp} in {results}:"):
             emit(result, stamp)
+
+    def on_pair(self, pair: LeftOutPair, timestamp: int | None) -> Iterator[tuple[Any, int | None]]:
+        """Joins a pair that was left out: its rows are, or were, in the join, and nothing else may meet them again."""
+        self.context.state.current_key = self._key_of_pair(pair)
+        return self.pairs.at(timestamp, pair.left, pair.left_time, pair.right, pair.right_time)
 
     def generate_key_set(self, code: CodeWriter, key: str) -> None:
         """Generates code that makes the key in a variable the current one."""

@@ -18,7 +18,7 @@ from pyarrow.dataset import dataset
 from tests.cluster.embedded.programs import DEADLINE, Outcome
 from yarrow.common.typeinfo import Types
 from yarrow.datastream.connectors.dead_letter_table.letter_columns import batch_of_letters, letters_of_batch
-from yarrow.datastream.connectors.dead_letters import RECORD_TYPED, DeadLetter
+from yarrow.datastream.connectors.dead_letters import PAIR_OF_INPUTS, RECORD_TYPED, DeadLetter
 from yarrow.runtime.data.serializers.serializers import serializer_for
 
 pytestmark = pytest.mark.cluster
@@ -235,6 +235,136 @@ def test_letters_of_a_batch_program_are_replayed_in_batch(tmp_path: Path) -> Non
     (letter,) = lines_in(tmp_path / "again" / "letters")
     assert DeadLetter.from_json(letter).error == "ValueError: no 97"
     assert "Dead letters: 10 replayed, 1 refused again, 0 skipped" in outcome.out
+
+
+#: Numbers meet themselves. A pair whose number ends with an argument fails. The client is killed as in the other job.
+_JOINING_JOB = """
+import os, signal, sys, threading
+from pathlib import Path
+from yarrow.common import Encoder, Time, TimestampAssigner, Types, WatermarkStrategy
+from yarrow.datastream import (
+    CheckpointListener, MapFunction, ProcessJoinFunction, RuntimeExecutionMode, StreamExecutionEnvironment,
+)
+from yarrow.datastream.connectors import DeadLetter
+from yarrow.datastream.connectors.file_system import FileSink, RollingPolicy
+
+mode, refused, out, mark = sys.argv[1], sys.argv[2], os.path.abspath(sys.argv[3]), os.path.abspath(sys.argv[4])
+
+
+class KillsClient(MapFunction, CheckpointListener):
+    def __init__(self, mark, pid):
+        self.mark, self.pid, self.complete = Path(mark), pid, False
+
+    def open(self, context):
+        self.pause = threading.Event()
+
+    def notify_checkpoint_complete(self, checkpoint_id):
+        self.complete = True
+
+    def map(self, value):
+        if mode == "STREAMING" and not self.mark.exists():
+            if self.complete and any(Path(out).glob("letters/*/[!._]*")):
+                self.mark.touch()
+                os.kill(self.pid, signal.SIGKILL)
+                self.pause.wait()
+            self.pause.wait(0.0002)
+        return value
+
+
+class Numbered(TimestampAssigner):
+    def extract_timestamp(self, value, record_timestamp):
+        return value[1]
+
+
+class Shown(ProcessJoinFunction):
+    def process_element(self, left, right, ctx):
+        if str(left[1]).endswith(refused):
+            raise ValueError(f"no {left[1]}")
+        times = ctx.get_left_timestamp(), ctx.get_right_timestamp(), ctx.get_timestamp()
+        yield " ".join(map(str, (*left, *right, *times)))
+
+
+def files(name):
+    sink = FileSink.for_row_format(f"{out}/{name}", Encoder.simple_string_encoder())
+    return sink.with_rolling_policy(RollingPolicy.on_checkpoint_rolling_policy()).build()
+
+
+env = StreamExecutionEnvironment.get_execution_environment()
+env.set_runtime_mode(RuntimeExecutionMode[mode]).set_parallelism(2).enable_checkpointing(50)
+strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(Numbered())
+pair = Types.TUPLE([Types.LONG(), Types.LONG()])
+numbers = env.from_sequence(1, 40).uid("numbers").map(lambda number: (number % 5, number), pair).uid("pairs")
+timed = numbers.assign_timestamps_and_watermarks(strategy).uid("times")
+left, right = (timed.key_by(lambda row: row[0], Types.LONG()) for _ in range(2))
+joined = left.interval_join(right).between(Time.milliseconds(0), Time.milliseconds(0))
+shown = joined.process(Shown(), Types.STRING()).uid("join").on_error("dead_letter", max_share=0.5)
+kept = shown.map(KillsClient(mark, os.getpid()), Types.STRING()).uid("killing").set_parallelism(1)
+kept.sink_to(files("rows")).uid("rows in files").set_parallelism(1)
+letters = shown.dead_letters().map(DeadLetter.to_json, Types.STRING()).uid("lines").set_parallelism(1)
+letters.sink_to(files("letters")).uid("letters in files").set_parallelism(1)
+env.execute("joined numbers")
+"""
+
+
+def letters_of_pairs(numbers: Iterable[int]) -> list[DeadLetter]:
+    row = Types.TUPLE([Types.LONG(), Types.LONG()])
+    declared = Types.TUPLE([row, row])
+    serializer = serializer_for(declared)
+    return [
+        DeadLetter(
+            "",
+            -1,
+            serializer.dump_rows([((number % 5, number), (number % 5, number))]),
+            "no",
+            operator="join",
+            encoding=RECORD_TYPED,
+            record_type=str(declared),
+            input=PAIR_OF_INPUTS,
+            timestamp=number,
+            row_times=(number, number + 1),
+        )
+        for number in numbers
+    ]
+
+
+def joined(number: int) -> str:
+    return f"{number % 5} {number} {number % 5} {number} {number} {number + 1} {number}"
+
+
+def test_pairs_of_a_join_are_joined_once_over_a_kill(tmp_path: Path) -> None:
+    write_lines(tmp_path / "letters", letters_of_pairs(range(ROWS)))
+    replay = ["letters", "job.py", "STREAMING", "99", "out", "mark"]
+    slowed = ["--rows-per-second", "1000"]
+    killed = yarrow(tmp_path, "replay-dead-letters", *slowed, *replay, program=_JOINING_JOB)
+    assert killed.status == -signal.SIGKILL, killed.err
+    assert len(lines_in(tmp_path / "out" / "rows")) < ROWS
+    checkpoint = latest_checkpoint(tmp_path)
+    outcome = yarrow(tmp_path, "replay-dead-letters", "-s", checkpoint, *replay, program=_JOINING_JOB)
+    again = [number for number in range(ROWS) if str(number).endswith("99")]
+    assert outcome.status == 2, outcome.err
+    rest = [joined(number) for number in range(ROWS) if number not in again]
+    assert Counter(lines_in(tmp_path / "out" / "rows")) == Counter(rest)
+    found = letters_in(tmp_path / "out" / "letters")
+    # They are as they were, so that they can be replayed again.
+    assert {letter.raw for letter in found} == {letter.raw for letter in letters_of_pairs(again)}
+    assert Counter(letter.row_times for letter in found) == Counter((each, each + 1) for each in again)
+    assert f"Dead letters: {ROWS} replayed, {len(again)} refused again, 0 skipped" in outcome.out
+
+
+def test_pairs_of_a_join_in_batch(tmp_path: Path) -> None:
+    first = yarrow(tmp_path, "run", "job.py", "BATCH", "7", "out", "mark", program=_JOINING_JOB)
+    assert first.status == 0, first.err
+    refused = [number for number in range(1, 41) if number % 10 == 7]
+    assert len(lines_in(tmp_path / "out" / "rows")) == 36
+    (tmp_path / "letters").write_text("".join(f"{line}\n" for line in lines_in(tmp_path / "out" / "letters")))
+    replay = ["letters", "job.py", "BATCH", "37", "again", "mark"]
+    outcome = yarrow(tmp_path, "replay-dead-letters", *replay, program=_JOINING_JOB)
+    assert outcome.status == 2, outcome.err
+    rest = [
+        f"{number % 5} {number} {number % 5} {number} {number} {number} {number}" for number in refused[:-1]
+    ]
+    assert Counter(lines_in(tmp_path / "again" / "rows")) == Counter(rest)
+    assert "Dead letters: 4 replayed, 1 refused again, 0 skipped" in outcome.out
 
 
 _CHAINED_JOB = """

@@ -5,7 +5,7 @@ Owner: the main thread. Ids of operators stay those of the program, so that its 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import cloudpickle
@@ -15,8 +15,9 @@ from yarrow.cli.letter_replay.target_checks import FoundTarget
 from yarrow.common.values.error_handling import ErrorHandling, ErrorPolicy
 from yarrow.common.values.rate_limit import RateLimit
 from yarrow.datastream.connectors.base import Source
-from yarrow.datastream.connectors.dead_letters import DEAD_LETTERS
+from yarrow.datastream.connectors.dead_letters import DEAD_LETTERS, PAIR_OF_INPUTS
 from yarrow.datastream.connectors.letter_replay.letter_counts import LetterCounts
+from yarrow.datastream.connectors.letter_replay.letter_pairs import KeyOfPair
 from yarrow.datastream.connectors.letter_replay.letters_source import REPLAYED_LETTERS, LettersSource
 from yarrow.datastream.connectors.letter_replay.silent_source import SilentSource
 from yarrow.runtime.common.ids import OperatorID
@@ -119,8 +120,8 @@ def _add_source(
         chaining=ChainingStrategy.ALWAYS,
         uid=name,
         blocking=lines.blocking,
-        output_type=node.output_type if target.source is not None else target.type_spec,
-        output_kind=node.output_kind if target.source is not None else StreamKind.ROW,
+        output_type=None if target.holds_pairs else node.output_type if found.is_source else target.type_spec,
+        output_kind=node.output_kind if found.is_source else StreamKind.ROW,
     )
     graph.nodes[made.id] = made
     if found.schema is not None:
@@ -128,7 +129,9 @@ def _add_source(
         graph.nodes[columns.id] = columns
         graph.add_edge(_edge(made, columns, None))
         graph.add_edge(_edge(columns, node, found.in_edges))
-    elif target.source is None:
+    elif target.holds_pairs:
+        graph.add_edge(_edge_of_pairs(made, node))
+    elif not found.is_source:
         graph.add_edge(_edge(made, node, found.in_edges))
     else:
         for edge in list(node.out_edges):
@@ -164,6 +167,29 @@ def _counts(node_id: int) -> StreamNode:
         chaining=ChainingStrategy.NEVER,
         uid=_COUNTS_UID,
     )
+
+
+def _edge_of_pairs(letters: StreamNode, join: StreamNode) -> StreamEdge:
+    """An edge by which each pair comes to the subtask of its key."""
+    left, right = (_key_of(cloudpickle.loads(each)) for each in join.spec.selector_of_each_input if each)
+    selector = cloudpickle.dumps(KeyOfPair(left, right))
+    return StreamEdge(
+        source=letters.id,
+        target=join.id,
+        target_input=PAIR_OF_INPUTS,
+        partitioner=PartitionerSpec(kind=PartitionerKind.KEY_GROUP, key_selector=selector),
+        result_type=ResultPartitionType.PIPELINED,
+        stream_kind=StreamKind.ROW,
+        # The tasks of one job pickle pairs for each other; whether the letters may hold pickles is checked before.
+        type_spec=None,
+        side_output=None,
+    )
+
+
+def _key_of(selector: Any) -> Callable[[Any], Any]:
+    """What gives the key of a row, of a KeySelector or of a function."""
+    key_of: Callable[[Any], Any] = getattr(selector, "get_key", selector)
+    return key_of
 
 
 def _edge(

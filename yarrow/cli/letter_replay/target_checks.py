@@ -16,7 +16,6 @@ from yarrow.client.errors import CommandError
 from yarrow.datastream.connectors.base import Source
 from yarrow.datastream.connectors.dead_letters import (
     LAST_OF_MATCH,
-    PAIR_OF_INPUTS,
     RECORD_BYTES,
     RECORD_SHOWN,
     RECORD_TYPED,
@@ -39,6 +38,11 @@ class FoundTarget(NamedTuple):
     target: LetterTarget
     #: The Arrow schema (IPC bytes) of an input of columns; None = the operator takes rows.
     schema: bytes | None = None
+
+    @property
+    def is_source(self) -> bool:
+        """Whether the letters are those of a source."""
+        return self.target.source is not None
 
     @property
     def in_edges(self) -> Sequence[StreamEdge]:
@@ -71,16 +75,18 @@ def _found(
     uid, index = target.uid, target.input
     if node.spec.is_source:
         return FoundTarget(node, LetterTarget(uid, index, source=_source_of(node, uid, number)))
-    if index == PAIR_OF_INPUTS:
-        raise CommandError(
-            f"The {number} dead letters of {uid!r} hold pairs of rows that {node.name!r} has not joined. Both rows have"
-            " stayed in the join, so that they cannot go there again. Join the pairs of these letters in a program of"
-            " your own, or choose other letters by --uid."
-        )
+    if target.holds_pairs:
+        if not node.spec.takes_pairs:
+            raise CommandError(
+                f"The {number} dead letters of {uid!r} hold pairs of rows of a join, and {node.name!r} is no join by a"
+                " ProcessJoinFunction. Keep the join in the repaired program, or choose other letters by --uid."
+            )
+        return FoundTarget(node, target._replace(type_spec=node.spec.pair_type))
     if index == LAST_OF_MATCH:
         raise CommandError(
             f"The {number} dead letters of {uid!r} are of matches at which the function of {node.name!r} has failed."
-            " The pattern has taken their rows already, so that it cannot get them again. Choose other letters by --uid."
+            " The pattern has taken their rows already, so that it cannot get them again. Choose other letters by"
+            " --uid."
         )
     found = FoundTarget(node, target)
     if not found.in_edges:

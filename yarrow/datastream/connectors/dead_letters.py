@@ -74,6 +74,8 @@ class DeadLetter(NamedTuple):
     error_class: str = ""
     #: ms since 1970 UTC: when the engine put the record aside; None = not known.
     failed_at: int | None = None
+    #: Of a pair, the timestamps of both rows; empty = the letter holds no pair.
+    row_times: tuple[int | None, ...] = ()
 
     def of_source(self, place: int) -> DeadLetter:
         """Return the letter of the source at this place of a HybridSource, as the HybridSource tells it."""
@@ -103,6 +105,15 @@ class DeadLetter(NamedTuple):
     def text(self) -> str:
         """The record as text; bytes that are no UTF-8 are replaced."""
         return "" if self.raw is None else self.raw.decode("utf-8", "replace")
+
+
+class LeftOutPair(NamedTuple):
+    """A pair of rows that a join has not joined; None = the row has no partner. Times are ms since 1970 UTC."""
+
+    left: Any
+    right: Any
+    left_time: int | None
+    right_time: int | None
 
 
 def encodable(text: str) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import cloudpickle
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -18,7 +19,13 @@ from yarrow.common import WatermarkStrategy
 from yarrow.common.job_client import JobClient
 from yarrow.common.typeinfo import TypeInformation, Types
 from yarrow.common.types import Row
-from yarrow.datastream import CoMapFunction, DataStream, RuntimeExecutionMode, StreamExecutionEnvironment
+from yarrow.datastream import (
+    CoMapFunction,
+    DataStream,
+    ProcessJoinFunction,
+    RuntimeExecutionMode,
+    StreamExecutionEnvironment,
+)
 from yarrow.datastream.connectors.dead_letter_table.letter_columns import batch_of_letters
 from yarrow.datastream.connectors.dead_letters import (
     LAST_OF_MATCH,
@@ -26,6 +33,7 @@ from yarrow.datastream.connectors.dead_letters import (
     RECORD_PICKLED,
     RECORD_TYPED,
     DeadLetter,
+    LeftOutPair,
 )
 from yarrow.datastream.connectors.file_source import FileSource
 from yarrow.datastream.connectors.hybrid_source import HybridSource
@@ -35,7 +43,7 @@ from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.data.serializers.serializers import serializer_for
 from yarrow.runtime.graph.executor import DetachedJobClient, LocalFile
 from yarrow.runtime.graph.job_graph import JobGraph
-from yarrow.runtime.graph.operator_spec import StreamKind
+from yarrow.runtime.graph.operator_spec import PartitionerKind, StreamKind
 from yarrow.runtime.graph.states import JobType
 from yarrow.runtime.graph.stream_graph import StreamGraph, StreamNode
 from yarrow.runtime.graph.translation.operator_ids import operator_ids
@@ -264,11 +272,44 @@ def test_files_without_letters_are_refused(tmp_path: Path) -> None:
             LetterReplay.of(str(folder), config)
 
 
-def test_letters_of_pairs_are_refused_by_name(tmp_path: Path) -> None:
-    with pytest.raises(
-        CommandError, match="1 dead letters of 'parse' hold pairs of rows that 'Map' has not joined"
-    ):
+class Added(ProcessJoinFunction[int, int, int]):
+    def process_element(self, left: int, right: int, ctx: Any) -> list[int]:
+        return [left + right]
+
+
+def joined(numbers: DataStream) -> None:
+    left, right = (numbers.key_by(lambda number: number % 3, Types.LONG()) for _ in range(2))
+    left.immediate_join(right).process(Added(), Types.LONG()).uid("join").on_error("skip")
+
+
+PAIR = Types.TUPLE([Types.LONG(), Types.LONG()])
+
+
+def test_pairs_go_to_their_join_by_the_key_of_their_rows(tmp_path: Path) -> None:
+    found = letter("join", (4, 7), PAIR, input=PAIR_OF_INPUTS, row_times=(None, None))
+    graph = replayed(tmp_path, program(joined), found)
+    edges = node(graph, "dead letters of join, input 2").out_edges
+    (edge,) = (each for each in edges if each.side_output is None)
+    assert (edge.target, edge.target_input) == (node(graph, "join").id, PAIR_OF_INPUTS)
+    selector = edge.partitioner.key_selector
+    assert edge.partitioner.kind is PartitionerKind.KEY_GROUP and selector is not None
+    key_of = cloudpickle.loads(selector).get_key
+    assert [key_of(LeftOutPair(*rows, None, None)) for rows in ((4, 7), (None, 8))] == [1, 2]
+
+
+def test_letters_of_pairs_that_no_join_takes_are_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(CommandError, match="hold pairs of rows of a join, and 'Map' is no join"):
         replayed(tmp_path, program(parsed), letter("parse", 1, Types.LONG(), input=PAIR_OF_INPUTS))
+    for found, expected in (
+        (letter("join", (4, 7), PAIR, input=PAIR_OF_INPUTS), "it does not tell the times of both rows"),
+        (
+            letter("join", 4, Types.LONG(), input=PAIR_OF_INPUTS, row_times=(1, 2)),
+            "they hold rows of the type Long",
+        ),
+        (letter("join", (4, 7), input=PAIR_OF_INPUTS, row_times=(1, 2)), "say --trust-pickles"),
+    ):
+        with pytest.raises(CommandError, match=expected):
+            replayed(tmp_path, program(joined), found)
 
 
 def test_letters_of_matches_are_refused_by_name(tmp_path: Path) -> None:

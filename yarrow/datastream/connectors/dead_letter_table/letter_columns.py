@@ -37,6 +37,7 @@ LETTER_COLUMNS: Final = pa.schema(
         ("error", pa.string()),
         ("traceback", pa.string()),
         ("failed_at", _TIME),
+        ("row_times", pa.list_(pa.int64())),
     ]
 )
 #: The column that the names of folders give.
@@ -45,6 +46,7 @@ DAY: Final = "day"
 #: Fields that are null in the table where a letter has this value.
 _NOTHING: Final = {"system": "", "split": "", "position": -1, "record_type": ""}
 _TIMES: Final = ("timestamp", "failed_at")
+_TUPLES: Final = ("places", "row_times")
 
 
 def batch_of_letters(letters: Sequence[DeadLetter], schema: pa.Schema = LETTER_COLUMNS) -> pa.RecordBatch:
@@ -76,7 +78,7 @@ def _values(batch: pa.RecordBatch, name: str) -> list[Any]:
     values = column.to_pylist()
     if name == "headers":
         return [tuple((each["name"], each["value"]) for each in value or ()) for value in values]
-    if name == "places":
+    if name in _TUPLES:
         return [tuple(value or ()) for value in values]
     nothing = _NOTHING.get(name)
     return values if nothing is None else [nothing if value is None else value for value in values]

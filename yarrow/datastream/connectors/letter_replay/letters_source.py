@@ -22,7 +22,13 @@ from yarrow.datastream.connectors.base import (
     SplitEnumerator,
     SplitEnumeratorContext,
 )
-from yarrow.datastream.connectors.dead_letters import DEAD_LETTERS, RECORD_SHOWN, DeadLetter
+from yarrow.datastream.connectors.dead_letters import (
+    DEAD_LETTERS,
+    PAIR_OF_INPUTS,
+    RECORD_SHOWN,
+    DeadLetter,
+)
+from yarrow.datastream.connectors.letter_replay.letter_pairs import letters_of_pairs
 from yarrow.datastream.connectors.letter_replay.letter_rows import ReadLetter, letters_of_rows
 from yarrow.runtime.graph.operator_spec import TypeSpec
 
@@ -46,11 +52,17 @@ class LetterTarget(NamedTuple):
     def reader(self) -> ReadLetter:
         """Return what makes rows of a letter."""
         if self.source is None:
-            return letters_of_rows(self.type_spec, trusts_pickles=self.trusts_pickles)
+            read = letters_of_rows(self.type_spec, trusts_pickles=self.trusts_pickles)
+            return letters_of_pairs(read) if self.holds_pairs else read
         source: Source[Any, Any] = cloudpickle.loads(self.source)
         found = source.letter_reader()
         assert found is not None, "the command refuses a source that cannot read letters"
         return found
+
+    @property
+    def holds_pairs(self) -> bool:
+        """Whether the letters are pairs of rows of a join."""
+        return self.source is None and self.input == PAIR_OF_INPUTS
 
     def takes(self, letter: DeadLetter) -> bool:
         """Whether the letter is one of this operator and input."""

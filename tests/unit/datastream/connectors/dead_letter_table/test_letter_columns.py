@@ -39,6 +39,7 @@ LETTERS = st.builds(
     system=TEXTS,
     error_class=TEXTS,
     failed_at=st.none() | LONGS,
+    row_times=st.lists(st.none() | LONGS, max_size=2).map(tuple),
 )
 
 
