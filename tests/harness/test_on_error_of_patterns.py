@@ -38,7 +38,7 @@ def is_letter(letter: str) -> Callable[[Row], bool]:
     return condition
 
 
-class Rises(IterativeCondition):  # type: ignore[type-arg]
+class Rises(IterativeCondition):
     """A "b" with a greater number than all before it."""
 
     def filter(self, value: Any, ctx: Any) -> bool:

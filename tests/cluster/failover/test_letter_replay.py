@@ -352,12 +352,12 @@ def test_pairs_of_a_join_are_joined_once_over_a_kill(tmp_path: Path) -> None:
 
 
 def test_pairs_of_a_join_in_batch(tmp_path: Path) -> None:
-    first = yarrow(tmp_path, "run", "job.py", "BATCH", "7", "out", "mark", program=_JOINING_JOB)
+    first = yarrow(tmp_path, "run", "job.py", "AUTOMATIC", "7", "out", "mark", program=_JOINING_JOB)
     assert first.status == 0, first.err
     refused = [number for number in range(1, 41) if number % 10 == 7]
     assert len(lines_in(tmp_path / "out" / "rows")) == 36
     (tmp_path / "letters").write_text("".join(f"{line}\n" for line in lines_in(tmp_path / "out" / "letters")))
-    replay = ["letters", "job.py", "BATCH", "37", "again", "mark"]
+    replay = ["letters", "job.py", "AUTOMATIC", "37", "again", "mark"]
     outcome = yarrow(tmp_path, "replay-dead-letters", *replay, program=_JOINING_JOB)
     assert outcome.status == 2, outcome.err
     rest = [
