@@ -23,7 +23,8 @@ def letters_of_pairs(read: ReadLetter) -> ReadLetter:
         (pair,) = read(letter).rows
         if not isinstance(pair, tuple | list) or len(pair) != 2:
             raise LetterNotReadError("its record is no pair of rows")
-        return SourceRecords([LeftOutPair(*pair, *letter.row_times)], [letter.timestamp])
+        (left, right), (left_time, right_time) = pair, letter.row_times
+        return SourceRecords([LeftOutPair(left, right, left_time, right_time)], [letter.timestamp])
 
     return read_pair
 
