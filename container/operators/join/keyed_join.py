@@ -136,10 +136,7 @@ class KeyedJoiningOperator(HeldBackTimeOperator, StoredTimeOperator, FunctionOpe
         self, code: CodeWriter, index: int, value: str, timestamp: str | None, emit: Emit
     ) -> None:
         if index == PAIR_OF_INPUTS:
-            result, stamp = code.fresh("v"), code.fresh("t")
-            pairs = f"{code.bind('on_pair', self.on_pair)}({value}, {timestamp})"
-            with code.block(f"for {result}, {stamp} in {pairs}:"):
-                emit(result, stamp)
+            self._generate_pair(code, value, timestamp, emit)
             return
         key = generate_key(code, self._selectors[index], value, self.key_reader(index))
         if self.needs_key(code):
@@ -152,6 +149,14 @@ class KeyedJoiningOperator(HeldBackTimeOperator, StoredTimeOperator, FunctionOpe
             return
         stamp = code.fresh("t")
         with code.block(f"for {result}, {stamp} in {results}:"):
+            emit(result, stamp)
+
+    def _generate_pair(self, code: CodeWriter, pair: str, timestamp: str | None, emit: Emit) -> None:
+        """Generates code that joins a pair which comes again."""
+        result, stamp = code.fresh("v"), code.fresh("t")
+        with code.block(
+            f"for {result}, {stamp} in {code.bind('on_pair', self.on_pair)}({pair}, {timestamp}):"
+        ):
             emit(result, stamp)
 
     def on_pair(self, pair: LeftOutPair, timestamp: int | None) -> Iterator[tuple[Any, int | None]]:
