@@ -272,8 +272,8 @@ def test_files_without_letters_are_refused(tmp_path: Path) -> None:
             LetterReplay.of(str(folder), config)
 
 
-class Added(ProcessJoinFunction[int, int, int]):
-    def process_element(self, left: int, right: int, ctx: Any) -> list[int]:
+class Added(ProcessJoinFunction[Any, Any, int]):
+    def process_element(self, left: Any, right: Any, ctx: Any) -> list[int]:
         return [left + right]
 
 
@@ -294,7 +294,7 @@ def test_pairs_go_to_their_join_by_the_key_of_their_rows(tmp_path: Path) -> None
     selector = edge.partitioner.key_selector
     assert edge.partitioner.kind is PartitionerKind.KEY_GROUP and selector is not None
     key_of = cloudpickle.loads(selector).get_key
-    assert [key_of(LeftOutPair(*rows, None, None)) for rows in ((4, 7), (None, 8))] == [1, 2]
+    assert [key_of(LeftOutPair(left, right, None, None)) for left, right in ((4, 7), (None, 8))] == [1, 2]
 
 
 def test_letters_of_pairs_that_no_join_takes_are_refused_by_name(tmp_path: Path) -> None:
