@@ -319,6 +319,8 @@ def _named_tuple(cls: type, value: Any, memo: Memo) -> Any:
 def _generate(cls: type, names: tuple[list[str], bool], frozen: bool) -> Copier:
     slots, has_dict = names
     if not slots:
+        if not has_dict:
+            return _deep
         return _frozen_object_copier(cls) if frozen else _object_copier(cls)
     if has_dict or not all(name.isidentifier() and not keyword.iskeyword(name) for name in slots):
         return _deep

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import functions as F
@@ -178,9 +180,33 @@ def exits(spark: Any) -> Any:
     raise SystemExit(3)
 
 
+def dies_in_a_task(spark: Any) -> Any:
+    return spark.range(1).select(F.udf(lambda n: os._exit(3), "bigint")("id").alias("id"))
+
+
+def renames_in_pandas(spark: Any) -> Any:
+    return spark.range(1).mapInPandas(
+        lambda frames: (each.rename(columns={"id": "n"}) for each in frames), "id bigint"
+    )
+
+
+def gives_arrow_of_another_type(spark: Any) -> Any:
+    batch = pa.RecordBatch.from_pydict({"id": ["x"]})
+    return spark.range(1).mapInArrow(lambda batches: (batch for _ in batches), "id bigint")
+
+
 @pytest.mark.parametrize(
     ("function", "first", "told"),
     [
+        (lambda spark: spark.stop(), "yarrow.", "spark.stop() would end Spark for all stages"),
+        (lambda spark: spark.sparkContext.stop(), "yarrow.", "take it out. The session ends with the job"),
+        (
+            dies_in_a_task,
+            "yarrow.",
+            "a Python process of Spark has died while it ran a function of the stage",
+        ),
+        (renames_in_pandas, "PySparkRuntimeError: ", "Missing: id. Unexpected: n."),
+        (gives_arrow_of_another_type, "yarrow.", "gave a column of another type than its schema"),
         (raises, "Traceback (most recent call last):", "in raises\n"),
         (raises, "Traceback (most recent call last):", "ValueError: no such day\n  in stage 'broken'"),
         (raises_in_a_task, "Traceback (most recent call last):", "in parse\n"),

@@ -69,6 +69,7 @@ class Pipeline(EnvironmentSettings):
         Raises PipelineError for data without a path.
         """
         for source in sources:
+            _check_data(source)
             if not source.path:
                 raise PipelineError(
                     f"pipeline.read declares {source.name!r} without a path: name the folder in which it is."
@@ -161,8 +162,8 @@ class Pipeline(EnvironmentSettings):
         former = use_hdfs_settings(HdfsSettings.of(settings, is_client=True))
         try:
             check_storage(graph, is_reached=lambda path: is_local or scheme_of(path) != "file")
-        except (OSError, FileSystemError) as error:
-            raise PipelineError(f"The storage of the pipeline cannot be looked at: {error}") from None
+        except FileSystemError as error:
+            raise PipelineError(str(error)) from None
         finally:
             use_hdfs_settings(former)
 
@@ -171,8 +172,8 @@ class Pipeline(EnvironmentSettings):
 
         Raises FileSystemError.
         """
-        if not isinstance(data, StageData):
-            raise PipelineError(f"{data!r} is no data of a pipeline: declare a StageTable or StageFiles.")
+        _check_data(data)
+        _check_scheme(data)
         default = self._settings().get(cluster_options.DEFAULT_SCHEME)
         path = with_default_scheme(data.path, default) if data.path else ""
         if path and scheme_of(path) == "file" and not path.startswith("file:"):
@@ -184,7 +185,25 @@ class Pipeline(EnvironmentSettings):
         raise TypeError("a Pipeline cannot be used inside a stage: it exists on the client only")
 
 
+def _check_data(data: Any) -> None:
+    if not isinstance(data, StageData):
+        raise PipelineError(f"{data!r} is no data of a pipeline: declare a StageTable or StageFiles.")
+
+
+def _check_scheme(data: AnyData) -> None:
+    """A path that begins as `hdfs:/x` or `file:x` would be that of a local file with such a name."""
+    scheme, colon, rest = data.path.partition(":")
+    if not colon or "/" in scheme or rest.startswith("//") or data.path.startswith("file:/"):
+        return
+    raise PipelineError(
+        f"{data.name!r} has the path {data.path}: write {scheme}://... for a place in a file system, or ./{data.path}"
+        " for a local path with a colon."
+    )
+
+
 def _texts(names: Iterable[str], stage: str, what: str) -> tuple[str, ...]:
+    if not isinstance(names, Iterable):
+        raise PipelineError(f"Stage {stage!r}: {what} are names, not {names!r}.")
     found = (names,) if isinstance(names, str) else tuple(names)
     for name in found:
         if not isinstance(name, str):
@@ -194,6 +213,8 @@ def _texts(names: Iterable[str], stage: str, what: str) -> tuple[str, ...]:
 
 def _checked(parameters: Mapping[str, Any], owner: str) -> dict[str, Any]:
     """The parameters; they travel as JSON and msgpack do."""
+    if not isinstance(parameters, Mapping):
+        raise PipelineError(f"{owner}: parameters are a dict of names and values, not {parameters!r}.")
     for name, value in parameters.items():
         if not isinstance(name, str) or not name.isidentifier():
             raise PipelineError(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import posixpath
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -144,7 +145,17 @@ def _in_its_place(data: AnyData, stage: str, parameters: Mapping[str, Any]) -> A
                 f"Stage {stage!r}: the path {data.path} of {data.name!r} names the parameter {name!r}, whose values"
                 " have a colon: HDFS takes none. Name one without a colon, as 'due_date'."
             )
+    _check_braces(data, stage)
     return msgspec.structs.replace(data, path=with_parameters(data.path, {**parameters, **_LEFT}))
+
+
+def _check_braces(data: AnyData, stage: str) -> None:
+    """Braces that name no parameter, as {} and {0}, were meant to."""
+    if {"{", "}"} & {*with_parameters(data.path, dict.fromkeys(parameters_in(data.path), ""))}:
+        raise PipelineError(
+            f"Stage {stage!r}: the path {data.path} of {data.name!r} has a brace that names no parameter: write"
+            " {name}, with a parameter's name alone."
+        )
 
 
 def _producers(stages: Sequence[DeclaredStage], sources: Sequence[AnyData]) -> dict[str, str]:
@@ -174,6 +185,9 @@ def _producers(stages: Sequence[DeclaredStage], sources: Sequence[AnyData]) -> d
 
 def _check_path(output: AnyData, stage: DeclaredStage, paths: dict[str, str]) -> None:
     path = output.path.rstrip("/")
+    if path.startswith("file:"):
+        # Flink writes local files as file:/path, too.
+        path = posixpath.normpath("/" + path.removeprefix("file:").lstrip("/"))
     for other, name in paths.items() if path else ():
         if path == other or path.startswith(f"{other}/") or other.startswith(f"{path}/"):
             raise PipelineError(

@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import pyspark
 from py4j.clientserver import ClientServer, JavaParameters, PythonParameters
@@ -75,6 +75,8 @@ _LONGEST_SOCKET_FOLDER: Final = 60
 _POLL: Final = 0.05
 #: Seconds between two requests to end Spark jobs.
 _CANCEL_SECONDS: Final = 0.2
+#: The method by which a program ends Spark.
+_STOP: Final = "stop"
 _INT: Final = struct.Struct(">i")
 #: A look whether Java can read HDFS ends soon.
 _LOOK: Final[Mapping[str, str]] = {**IMPATIENT_CALLS, "dfs.client.failover.max.attempts": "4"}
@@ -105,6 +107,10 @@ _KEPT_VARIABLES: Final = (
 
 class SparkStartError(YarrowError):
     """Spark has not started: Java ended or took too long."""
+
+
+class SparkStopError(YarrowError):
+    """A function of a program wants to end Spark."""
 
 
 class SparkTokensError(YarrowError):
@@ -249,6 +255,8 @@ class SparkHost:
             ) from error
         # PySpark takes the interpreter of its functions from the environment otherwise.
         context.pythonExec = self._settings["spark.pyspark.python"]
+        # A function of a program that ends the session would take it from all others.
+        setattr(context, _STOP, _refuse_to_stop)
         self._session = SparkSession(context)
         if self._application is not None:
             self._application.await_executors(context, self._closing)
@@ -378,6 +386,7 @@ class SparkHost:
             # Nobody else ends an application that waits for its first container.
             self._application.kill()
         if self._session is not None and not self._java.has_ended():
+            vars(self._session.sparkContext).pop(_STOP, None)
             with contextlib.suppress(Exception):  # Java may end meanwhile, and all of it ends below.
                 self._session.stop()
         self._session = None
@@ -399,6 +408,12 @@ class SparkHost:
         if self._sockets is not None:
             os.close(self._sockets)
             self._sockets = None
+
+
+def _refuse_to_stop() -> NoReturn:
+    raise SparkStopError(
+        "spark.stop() would end Spark for all stages of the job: take it out. The session ends with the job"
+    )
 
 
 def java_environment(

@@ -80,14 +80,18 @@ class _IteratingOperator(DataSetFunctionBase):
     def _take(self) -> Iterable[Any]:
         """Takes the rows that wait; returns results."""
 
-    def _blamed(self, results: Iterable[Any] | None, first: Any) -> Iterator[Any]:
-        """The results of a function. Raises OperatorFailure, with the first row that it got, if it fails."""
+    def _blamed(self, results: Iterable[Any] | None, *first: Any) -> Iterator[Any]:
+        """The results of a function. Raises OperatorFailure, with the first row that it got, if it fails.
+
+        `first` is empty where no row waits: the partition has none, or the function has taken all of them.
+        """
         try:
             yield from results or ()
         except (OperatorFailure, GeneratorExit):
             raise
         except BaseException as error:  # user code may raise anything
-            raise OperatorFailure(self.name, f"(rows from {short_record(first)} on)", error) from error
+            record = f"(rows from {short_record(first[0])} on)" if first else ""
+            raise OperatorFailure(self.name, record, error) from error
 
     def _called(self, rows: Iterable[Any], first: Any) -> Iterator[Any]:
         try:
@@ -115,7 +119,7 @@ class PartitionMapping(_IteratingOperator):
         if timestamp == MAX_TIMESTAMP:
             self.begin()
             rows = self._taken()
-            for result in self._blamed(self._rows.end(rows), rows[0] if rows else None):
+            for result in self._blamed(self._rows.end(rows), *rows[:1]):
                 yield result, None
 
     def close(self) -> None:

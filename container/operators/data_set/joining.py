@@ -18,7 +18,7 @@ from yarrow.container.operators.data_set.replayed_rows import BLOCK_ROWS, Replay
 from yarrow.container.operators.data_set.sorted_rows import SortedRows, order_by
 from yarrow.container.operators.data_set.two_data_sets import TwoDataSetsOperatorBase
 from yarrow.container.operators.registry import runs
-from yarrow.container.protocol.failure import OperatorFailure
+from yarrow.container.protocol.failure import OperatorFailure, short_record
 from yarrow.runtime.graph.data_set_spec import (
     CoGroupOperator,
     CrossOperator,
@@ -163,7 +163,12 @@ class CoGroupingOperator(_KeyedOperator):
         except (OperatorFailure, GeneratorExit):
             raise
         except BaseException as error:  # user code may raise anything
-            raise OperatorFailure(self.name, "", error) from error
+            raise OperatorFailure(self.name, _rows_of_key(lefts, rights), error) from error
+
+
+def _rows_of_key(*sides: Iterable[Any]) -> str:
+    """A row of the key, as failures name it."""
+    return next((f"(rows from {short_record(row)} on)" for side in sides for row in side), "")
 
 
 def _in_order(rows: SortedRows | None, side: Iterable[Any]) -> Iterable[Any]:

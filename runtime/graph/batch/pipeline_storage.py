@@ -10,7 +10,7 @@ from collections.abc import Callable, Container, Iterator
 
 from yarrow.common.pipelines.stage import Stage
 from yarrow.common.pipelines.stage_data import AnyData, IfExists
-from yarrow.runtime.common.errors import InvalidProgramError
+from yarrow.runtime.common.errors import FileSystemError, InvalidProgramError
 from yarrow.runtime.common.ids import JobVertexID
 from yarrow.runtime.fs.file_system import exists
 from yarrow.runtime.fs.registry import file_system_for
@@ -34,12 +34,17 @@ def check_storage(
     """Looks at all paths that `is_reached` says can be seen from here.
 
     `in_place`: stages of which nothing is checked, since they have left their outputs. Raises OutputExistsError,
-    MissingInputError, OSError and FileSystemError.
+    MissingInputError, and FileSystemError for a path that cannot be looked at.
     """
     for stage, data, path in _paths(graph, in_place):
         if not is_reached(path):
             continue
-        is_there = exists(file_system_for(path), path)
+        try:
+            is_there = exists(file_system_for(path), path)
+        except (OSError, FileSystemError) as error:
+            raise FileSystemError(
+                f"Stage {stage.name!r}: the path {path} of {data.name!r} cannot be looked at: {error}"
+            ) from None
         if data not in stage.outputs and not is_there:
             raise missing_input(stage, data, path)
         if data in stage.outputs and is_there and data.if_exists is IfExists.FAIL:

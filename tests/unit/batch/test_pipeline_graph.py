@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -149,6 +150,15 @@ def _source_without_path(pipeline: Pipeline) -> None:
     pipeline.read(table("flights"))
 
 
+def _one_folder_in_two_ways(pipeline: Pipeline) -> None:
+    pipeline.stage("a", nothing, outputs=table("x", "/out/x"))
+    pipeline.stage("b", nothing, outputs=table("y", "file:///out/../out/x/"))
+
+
+def _brace_without_a_name(pipeline: Pipeline) -> None:
+    pipeline.stage("a", nothing, outputs=table("x", "/out/{}"))
+
+
 def _retries_below_zero(pipeline: Pipeline) -> None:
     pipeline.stage("a", nothing, retries=-1)
 
@@ -179,6 +189,16 @@ def _retries_below_zero(pipeline: Pipeline) -> None:
         (_parameter_that_cannot_travel, "stage 'a': the parameter 'day' is <object object"),
         (_no_session, "takes no SparkSession"),
         (_source_without_path, "declares 'flights' without a path"),
+        (_one_folder_in_two_ways, "its output 'y' goes to file:///out/../out/x/, and 'x' to /out/x. Give"),
+        (_brace_without_a_name, "Stage 'a': the path /out/{} of 'x' has a brace that names no parameter"),
+        (lambda pipeline: pipeline.stage("a", nothing, inputs=None), "Stage 'a': inputs are names, not None"),
+        (lambda pipeline: pipeline.stage("a", nothing, after=3), "Stage 'a': after are names, not 3"),
+        (lambda pipeline: pipeline.stage("a", nothing, parameters=["day"]), "parameters are a dict of names"),
+        (lambda pipeline: pipeline.read("x"), "'x' is no data of a pipeline: declare a StageTable"),
+        (
+            lambda pipeline: pipeline.stage("a", nothing, outputs=table("x", "hdfs:/out")),
+            "'x' has the path hdfs:/out: write hdfs://... for a place in a file system, or ./hdfs:/out",
+        ),
         (_retries_below_zero, "retries are a number of 0 or more, not -1"),
         (lambda pipeline: None, "has no stages"),
     ],
@@ -202,7 +222,23 @@ def test_a_pipeline_that_cannot_run_is_refused_by_name(
         (lambda: StageTable("x", "n int", format="xml"), "table 'x': no format 'xml'; there are: parquet"),  # type: ignore[arg-type]
         (lambda: StageTable("x", "n int, m int", partition_by=("o",)), "partition_by names 'o'"),
         (lambda: StageTable("x", "n int", partition_by=("n",)), "leaves no column for the files"),
-        (lambda: StageTable("x", "n int", if_exists="append"), "'append' is not a valid"),  # type: ignore[arg-type]
+        (
+            lambda: StageTable("x", "n int", if_exists="append"),  # type: ignore[arg-type]
+            "if_exists is IfExists.FAIL or IfExists.REPLACE, not 'append'",
+        ),
+        (lambda: StageFiles("x", if_exists=None), "data 'x': if_exists is IfExists.FAIL or"),  # type: ignore[arg-type]
+        (lambda: StageFiles("x", Path("/out")), "data 'x': a path is a text"),  # type: ignore[arg-type]
+        (lambda: StageTable("x", "n int", "/a\0b"), "data 'x': a path is a text without a null character"),
+        (lambda: StageTable("x", None), "table 'x': its schema is a text"),  # type: ignore[arg-type]
+        (lambda: StageTable("x", "n int", options=None), "table 'x': options are a dict of texts"),  # type: ignore[arg-type]
+        (
+            lambda: StageTable("x", "n int", options={"header": True}),  # type: ignore[dict-item]
+            "table 'x': options are a dict of texts",
+        ),
+        (
+            lambda: StageTable("x", "n int, m int", partition_by="n"),  # type: ignore[arg-type]
+            "partition_by is a tuple of columns, as ('day',), not 'n'",
+        ),
         (lambda: StageFiles("a/b"), "'a/b' is no name for data"),
     ],
 )

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from yarrow.batch import IfExists, Pipeline, StageFiles, StageTable
+from yarrow.batch import IfExists, Pipeline, PipelineError, StageFiles, StageTable
 from yarrow.common.configuration import Configuration
 from yarrow.common.job_client import JobClient
 from yarrow.runtime.graph.batch.pipeline_plan import stage_of
@@ -97,3 +97,17 @@ def test_plain_paths_lie_in_the_default_file_system() -> None:
 def test_a_plan_is_shown_whatever_the_storage_holds(tmp_path: Path) -> None:
     with plan_only(), pytest.raises(BaseException, match="was planned"):
         pipeline_to(str(tmp_path)).execute()
+
+
+@pytest.mark.parametrize(
+    ("path", "told"), [("{}/note.txt/out", "Not a directory"), ("s3://bucket/out", "no file system")]
+)
+def test_a_path_that_cannot_be_looked_at_is_told_with_stage_and_output(
+    tmp_path: Path, path: str, told: str
+) -> None:
+    (tmp_path / "note.txt").touch()
+    place = path.format(tmp_path)
+    with pytest.raises(
+        PipelineError, match=f"Stage 'write': the path {place} of 'out' cannot be looked at: .*{told}"
+    ):
+        submitted(pipeline_to(place))

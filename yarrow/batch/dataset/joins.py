@@ -43,6 +43,16 @@ _NAMES: Final = {
     JoinKind.RIGHT_OUTER: "RightOuterJoin",
     JoinKind.FULL_OUTER: "FullOuterJoin",
 }
+#: Types of keys whose values may be equal to each other, and to none of another line.
+_KINDS: Final = (
+    (Types.STRING(), Types.CHAR()),
+    (
+        *(Types.BOOLEAN(), Types.BYTE(), Types.SHORT(), Types.INT(), Types.LONG(), Types.BIG_INT()),
+        *(Types.FLOAT(), Types.DOUBLE(), Types.BIG_DEC()),
+    ),
+    (Types.SQL_DATE(),),
+    (Types.SQL_TIME(),),
+)
 
 
 class JoinCalls(ABC, Generic[D, R]):
@@ -298,7 +308,28 @@ class OperatorSets(ABC, Generic[R]):
             raise InvalidProgramError(
                 f"where has {len(self._keys)} fields and equal_to {len(keys)}: name as many fields of both data sets"
             )
+        if all(by_fields):
+            self._check_types(keys)
         return self._together((self._first_key, second_key))
+
+    def _check_types(self, keys: tuple[Any, ...]) -> None:
+        """No text equals a number: such a join would silently have no pair."""
+        data_sets = self._first, self._second
+        for fields in zip(self._keys, keys, strict=True):
+            types = [
+                type_of(
+                    place_of("where", field, data.transformation.output_type), data.transformation.output_type
+                )
+                for field, data in zip(fields, data_sets, strict=True)
+            ]
+            kinds = [
+                next((number for number, kind in enumerate(_KINDS) if each in kind), None) for each in types
+            ]
+            if None not in kinds and kinds[0] != kinds[1]:
+                raise InvalidProgramError(
+                    f"{self._name}: where({fields[0]!r}) is a {types[0]} and equal_to({fields[1]!r}) a {types[1]}. No"
+                    " value of one equals a value of the other: name other fields, or map one of them"
+                )
 
     @abstractmethod
     def _together(self, keys: tuple[Any, Any]) -> R:

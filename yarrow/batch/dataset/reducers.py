@@ -76,6 +76,6 @@ class FirstRowsOfGroup:
 
 
 def check_count(count: int) -> None:
-    """Raises InvalidProgramError for a number of rows below 1."""
-    if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-        raise InvalidProgramError(f"first takes the number of rows, from 1 on, not {count!r}")
+    """Raises InvalidProgramError for a number of rows below 1, or above the largest one of 64 bits."""
+    if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count < 1 << 63:
+        raise InvalidProgramError(f"first takes the number of rows, from 1 on and below 2**63, not {count!r}")

@@ -36,6 +36,7 @@ _PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z_0-9]*")
 #: Digits of a decimal, and of these behind the point, where a type says neither.
 _PRECISION, _SCALE = "10", "0"
 _MOST_DIGITS: Final = 38
+_BACKTICKS: Final = ", between backticks if it has more than letters from a to z, digits and underscores"
 
 
 class ColumnTextError(ValueError):
@@ -121,8 +122,9 @@ class _Reader:
 
     def _name(self) -> str:
         token = self._token()
-        if token is None or not (token[1] or token[2]):
-            raise self.wrong("the name of a column")
+        if token is None or not (token[1] or token[2]) or self._text[token.end() :][:1].isalnum():
+            has_text = bool(self._text[self._at :].strip())
+            raise self.wrong(f"the name of a column{_BACKTICKS if has_text else ''}")
         self._at = token.end()
         return token[2] or token[1][1:-1].replace("``", "`")
 

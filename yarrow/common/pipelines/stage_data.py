@@ -53,6 +53,16 @@ class StageData(msgspec.Struct, frozen=True, tag=True, tag_field="data"):
                 " and underscores, and not the word 'spark'"
             )
 
+    def _check_place(self, path: Any, if_exists: Any) -> None:
+        if not isinstance(path, str) or "\0" in path:
+            raise ValueError(f"data {self.name!r}: a path is a text without a null character, not {path!r}")
+        try:
+            IfExists(if_exists)
+        except ValueError:
+            raise ValueError(
+                f"data {self.name!r}: if_exists is IfExists.FAIL or IfExists.REPLACE, not {if_exists!r}"
+            ) from None
+
 
 class StageTable(StageData, frozen=True):
     """A table: a stage gets it as a DataFrame, and returns it as one.
@@ -74,12 +84,23 @@ class StageTable(StageData, frozen=True):
     def __post_init__(self) -> None:
         """Raises ValueError."""
         super().__post_init__()
+        self._check_place(self.path, self.if_exists)
         try:
             TableFormat(self.format)
         except ValueError:
             known = ", ".join(TableFormat)
             raise ValueError(f"table {self.name!r}: no format {self.format!r}; there are: {known}") from None
-        IfExists(self.if_exists)
+        if not isinstance(self.options, Mapping) or not all(
+            isinstance(text, str) for option in self.options.items() for text in option
+        ):
+            raise ValueError(
+                f"table {self.name!r}: options are a dict of texts, as {{'header': 'true'}}, not {self.options!r}"
+            )
+        given: Any = self.partition_by
+        if not isinstance(given, tuple | list):
+            raise ValueError(
+                f"table {self.name!r}: partition_by is a tuple of columns, as ('day',), not {given!r}"
+            )
         names = [column.name for column in self.columns]
         for column in self.partition_by:
             if column not in names:
@@ -92,6 +113,10 @@ class StageTable(StageData, frozen=True):
     @property
     def columns(self) -> tuple[Column, ...]:
         """The declared columns, in order."""
+        if not isinstance(self.schema, str):
+            raise ValueError(
+                f"table {self.name!r}: its schema is a text, as 'carrier string, delay bigint', not {self.schema!r}"
+            )
         try:
             return columns_of(self.schema)
         except ValueError as error:
@@ -109,6 +134,11 @@ class StageFiles(StageData, frozen=True):
     #: A folder, local or hdfs://; "" = it is temporary.
     path: str = ""
     if_exists: IfExists = IfExists.FAIL
+
+    def __post_init__(self) -> None:
+        """Raises ValueError."""
+        super().__post_init__()
+        self._check_place(self.path, self.if_exists)
 
     @property
     def is_table(self) -> bool:

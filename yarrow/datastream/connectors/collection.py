@@ -52,6 +52,8 @@ class CollectionSource(Source[Any, CollectionSplit]):
     """
 
     def __init__(self, collection: Iterable[Any], type_info: TypeInformation | None = None) -> None:
+        if not isinstance(collection, Iterable):
+            raise TypeError(f"from_collection takes the elements, such as a list, not {collection!r}")
         elements = list(collection)
         if type_info is not None:
             elements = [_typed(element, type_info, index) for index, element in enumerate(elements)]

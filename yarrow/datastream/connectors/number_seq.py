@@ -51,11 +51,11 @@ class NumberSequenceSource(Source[int, NumberRange]):
     """
 
     def __init__(self, start: int, end: int) -> None:
-        if start > end:
-            raise ValueError(f"NumberSequenceSource: start {start} is above end {end}")
         for name, value in (("start", start), ("end", end)):
             if not Types.LONG().accepts(value):
                 raise ValueError(f"NumberSequenceSource: {name} must be an integer of 64 bits, not {value!r}")
+        if start > end:
+            raise ValueError(f"NumberSequenceSource: start {start} is above end {end}")
         self._start = start
         self._end = end
 

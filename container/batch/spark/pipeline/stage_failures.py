@@ -24,6 +24,19 @@ from yarrow.runtime.common.short_text import cut_in_the_middle
 from yarrow.runtime.rpc.messages import FailureCause
 
 _TRACEBACK: Final = "Traceback (most recent call last):\n"
+#: What Spark puts before the words of the task that failed.
+_OF_TASK: Final = re.compile(r"^Job aborted due to stage failure: .*?: (?=(?:[a-z][\w$]*\.)+[A-Z])")
+_PROCESS_DIED: Final = re.compile(r"^Python worker exited unexpectedly.*")
+_PROCESS_HAS_DIED: Final = (
+    "a Python process of Spark has died while it ran a function of the stage. It called os._exit, its native code"
+    " crashed, or it was killed, as where memory runs out"
+)
+#: Spark's own reader of Arrow finds another type than it was told.
+_OF_ARROW: Final = re.compile(r".*\bArrowColumnVector\$ArrowVectorAccessor\b.*")
+_OTHER_TYPE: Final = (
+    "a function of mapInArrow or applyInArrow gave a column of another type than its schema. Cast the column, or name"
+    " its type"
+)
 #: Where Java begins to speak behind a text that is for people.
 _OF_JAVA: Final = re.compile(
     r"\n\s*(at [\w.$/]+\(|Driver stacktrace|JVM stacktrace|Caused by:|\.\.\. \d+ more|=+ SQL|\(TID \d+|SQLSTATE: \w+)"
@@ -32,6 +45,8 @@ _FRAME: Final = re.compile(r'  File "([^"]+)", line \d+')
 _PACKAGES: Final = tuple(os.path.realpath(os.path.dirname(each.__file__)) for each in (pyspark, py4j))
 _JAVA_CLASS: Final = re.compile(r"^(?:[a-z][\w$]*\.)+[A-Z][\w$]*(?:: |$)")
 _OF_PY4J: Final = re.compile(r"^An error occurred while calling [\w.]+\.?$")
+#: What Spark's own code in a Python process says of what a function gave: none of the frames is the function's.
+_OF_WORKER: Final = re.compile(r"^pyspark\.errors\.exceptions\.base\.\w+: ")
 _HDFS_FULL: Final = (
     "could only be written to 0 of the",
     "DSQuotaExceededException",
@@ -110,10 +125,10 @@ def _inner(text: str) -> tuple[str, str, str] | None:
         if is_users:
             kept.append(f"{line}\n")
     raised = "\n".join(lines).strip()
-    if not raised or (not kept and "." in raised.partition(":")[0]):
+    if not raised or (not kept and "." in raised.partition(":")[0] and not _OF_WORKER.match(raised)):
         return None
     kind, _, message = raised.partition(": ")
-    return "".join(kept), kind, message
+    return "".join(kept), kind.rpartition(".")[2] if not kept else kind, message
 
 
 def _before_java(text: str) -> str:
@@ -125,7 +140,14 @@ def told_by_spark(error: BaseException) -> str:
     """What Spark says, without classes and traces of Java."""
     lines = [line.strip() for line in _before_java(str(error)).splitlines()]
     told = [_JAVA_CLASS.sub("", line.lstrip(": ")) for line in lines if line and not _OF_PY4J.match(line)]
-    return "\n".join(line for line in told if line) or type(error).__name__
+    return "\n".join(_for_people(line) for line in told if line) or type(error).__name__
+
+
+def _for_people(line: str) -> str:
+    """A line of Spark without the number of its task and Java's classes."""
+    line = _JAVA_CLASS.sub("", _OF_TASK.sub("", line))
+    line = _PROCESS_DIED.sub(_PROCESS_HAS_DIED, line)
+    return _OF_ARROW.sub(_OTHER_TYPE, line)
 
 
 def not_written(stage: str, output: str, path: str, error: BaseException) -> BaseException:

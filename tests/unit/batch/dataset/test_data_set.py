@@ -220,6 +220,17 @@ def test_a_failure_within_an_iterator_names_the_operator(monkeypatch: pytest.Mon
     assert "rows from 13 on" in failed.value.record
 
 
+def test_a_failure_over_an_empty_partition_names_no_record() -> None:
+    with pytest.raises(OperatorFailure) as failed:
+        rows_of(
+            data_set_environment(2)
+            .from_collection([1])
+            .rebalance()
+            .map_partition(lambda rows: [1 // len([*rows])])
+        )
+    assert (failed.value.operator_name, failed.value.record) == ("MapPartition", "")
+
+
 def test_counts_and_plans_are_those_of_a_batch_job() -> None:
     data = pairs()
     graph = graph_of(data.group_by(0).sum(1))

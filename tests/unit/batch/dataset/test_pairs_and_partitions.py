@@ -24,6 +24,8 @@ from yarrow.batch.dataset.functions import (
 )
 from yarrow.common import Types
 from yarrow.common.types import Row
+from yarrow.container.operators.data_set import two_data_sets
+from yarrow.container.protocol.failure import OperatorFailure
 from yarrow.runtime.common.errors import InvalidProgramError
 
 USERS = [(1, "ann"), (2, "bob"), (3, "eve")]
@@ -137,6 +139,20 @@ def test_rows_and_names() -> None:
     assert sorted(found) == [("ann", 1), ("bob", 2)]
 
 
+@pytest.mark.parametrize("spilled", [False, True])
+def test_a_failed_co_group_names_a_row_of_its_key(spilled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if spilled:
+        monkeypatch.setattr(two_data_sets, "_SHARE", 1 << 40)
+    users, orders = tables()
+
+    def failing(first: Iterator[Any], second: Iterator[Any]) -> list[Any]:
+        return [len(list(first)) // len(list(second))]
+
+    with pytest.raises(OperatorFailure) as failed:
+        rows_of(users.co_group(orders).where(0).equal_to(1).with_(failing))
+    assert (failed.value.operator_name, failed.value.record) == ("CoGroup", "(rows from (2, 'bob') on)")
+
+
 def test_what_joins_refuse() -> None:
     users, orders = tables()
     with pytest.raises(InvalidProgramError, match="where has 1 fields and equal_to 2"):
@@ -145,6 +161,11 @@ def test_what_joins_refuse() -> None:
         users.join(orders).equal_to(0)
     with pytest.raises(InvalidProgramError, match="no such field"):
         users.join(orders).where(5)
+    told = r"Join: where\('f1'\) is a String and equal_to\(1\) a Long\. No value"
+    with pytest.raises(InvalidProgramError, match=told):
+        users.join(orders).where("f1").equal_to(1)
+    numbers = users.join(orders).where(0).equal_to(2).project_first(0)
+    assert sorted_rows(numbers) == [(1,), (2,)], "1 equals 1.0"
     with pytest.raises(InvalidProgramError, match="two execution environments"):
         users.join(tables()[0])
     with pytest.raises(TypeError, match="Join takes a DataSet"):

@@ -65,6 +65,7 @@ def test_names_of_types_that_mean_the_same_have_one_text() -> None:
     ("text", "told"),
     [
         ("", "expected the name of a column, found the end of the text"),
+        ("größe int", "the name of a column, between backticks if it has more than letters from a to z"),
         ("a", "expected a type (boolean, "),
         ("a int,", "found the end of the text"),
         ("a int b int", "expected ',', found 'b int'"),

@@ -217,3 +217,10 @@ def test_an_element_of_another_type_is_named() -> None:
 def test_an_element_that_does_not_pickle_is_named() -> None:
     with pytest.raises(InvalidProgramError, match="element 2"):
         CollectionSource([1, 2, lambda: 3])
+
+
+def test_what_is_no_collection_and_no_number_is_named() -> None:
+    with pytest.raises(TypeError, match="from_collection takes the elements, such as a list, not 3"):
+        CollectionSource(3)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="start must be an integer of 64 bits, not '1'"):
+        NumberSequenceSource("1", 5)  # type: ignore[arg-type]

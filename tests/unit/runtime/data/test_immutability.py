@@ -293,6 +293,17 @@ def test_sharing_and_cycles_stay() -> None:
     assert made_slotted.a[0] is made_slotted is not slotted
 
 
+class Empty:
+    """Has no attributes, and cannot get one."""
+
+    __slots__ = ()
+
+
+@pytest.mark.parametrize("kind", [object, Empty])
+def test_instances_without_attributes_are_copied(kind: type) -> None:
+    assert type(freeze_or_copy((1, kind()))[1]) is kind
+
+
 def test_an_unset_slot_stays_unset() -> None:
     value = Slotted.__new__(Slotted)
     value.a = [1]

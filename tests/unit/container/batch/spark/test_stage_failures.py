@@ -81,6 +81,17 @@ def test_a_plain_error_is_the_users_own() -> None:
         ("org.apache.hadoop.hdfs.protocol.DSQuotaExceededException: The", "a quota is used up"),
         ("Cannot create file /x. Name node is in safe mode.", "HDFS is in safe mode, and takes nothing"),
         ("Unsupported type: array", "Unsupported type: array"),
+        (
+            "Job aborted due to stage failure: Task 1 in stage 8.0 failed 1 times, most recent failure: Lost task 1.0"
+            " in stage 8.0 (TID 17) (localhost executor driver): org.apache.spark.SparkException: Python worker exited"
+            " unexpectedly (crashed). Consider setting 'x' to 'true'.",
+            "hdfs://name:8020/out: a Python process of Spark has died while it ran a function of the stage",
+        ),
+        (
+            '[UNSUPPORTED_CALL.WITHOUT_SUGGESTION] Cannot call the method "getInt" of the class'
+            ' "org.apache.spark.sql.vectorized.ArrowColumnVector$ArrowVectorAccessor".',
+            "gave a column of another type than its schema. Cast the column",
+        ),
     ],
 )
 def test_an_output_that_was_not_written_is_told_with_its_path(text: str, told: str) -> None:
@@ -93,3 +104,18 @@ def test_an_output_that_was_not_written_is_told_with_its_path(text: str, told: s
 def test_an_error_of_the_users_function_stays_that() -> None:
     error = PythonException(message=_UDF + _JAVA)
     assert not_written("load", "out", "/out", error) is error
+
+
+def test_what_pyspark_says_of_a_functions_results_has_no_frames(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = "yarrow.container.batch.spark.pipeline.stage_failures"
+    monkeypatch.setattr(f"{module}._PACKAGES", ("/opt/python/site-packages/pyspark",))
+    refused = "pyspark.errors.exceptions.base.PySparkRuntimeError: [RESULT_COLUMN_NAMES_MISMATCH] Missing: a."
+    before, parse, _ = _UDF.partition('  File "/work/job.py"')
+    assert parse
+    error = PythonException(message=f"{before}{refused}\n{_JAVA}")
+    assert not_written("load", "out", "/out", error) is error
+    cause = cause_of("load", raised(error))
+    assert (
+        cause.stacktrace
+        == "PySparkRuntimeError: [RESULT_COLUMN_NAMES_MISMATCH] Missing: a.\n  in stage 'load'\n"
+    )
