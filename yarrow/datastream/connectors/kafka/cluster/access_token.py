@@ -20,6 +20,7 @@ from typing import Final
 from yarrow.datastream.connectors.kafka.cluster.kafka_errors import (
     KafkaConnectorError,
     KafkaCredentialsError,
+    KafkaUnreachableError,
 )
 from yarrow.runtime.common.clock import perf_counter
 
@@ -30,6 +31,9 @@ _USED_SHARE: Final = 0.8
 _USUAL_SECONDS: Final = 60.0
 #: Status codes that refuse this client.
 _REFUSALS: Final = frozenset({400, 401, 403})
+#: From this status code on the endpoint has an error of its own. Two others ask a client to come later.
+_OWN_ERRORS: Final = 500
+_LATER: Final = frozenset({408, 429})
 _LOG = logging.getLogger(__name__)
 
 
@@ -57,7 +61,10 @@ class AccessToken:
         return {name.strip(): value for name, _, value in pairs}
 
     def value(self) -> str:
-        """The token. Raises KafkaConnectorError if the endpoint gives none and the last one has expired."""
+        """The token. Raises KafkaConnectorError if the endpoint gives none and the last one has expired.
+
+        It is KafkaUnreachableError if the endpoint is away, so that it may give one later.
+        """
         asked_at = self._seconds()
         if asked_at >= self._renewed_at:
             try:
@@ -78,12 +85,13 @@ class AccessToken:
         except urllib.error.HTTPError as error:
             error.close()
             hint = ". Check client id, client secret and scope" if error.code in _REFUSALS else ""
-            raise self._failed(f"answered status {error.code}{hint}") from None
+            is_away = error.code >= _OWN_ERRORS or error.code in _LATER
+            raise self._failed(f"answered status {error.code}{hint}", is_away=is_away) from None
         except (KeyError, TypeError, ValueError):
             raise self._failed("answered without an access_token in JSON") from None
         except (OSError, http.client.HTTPException) as error:
             reason = error.reason if isinstance(error, urllib.error.URLError) else error
-            raise self._failed(f"cannot be reached: {reason}") from None
+            raise self._failed(f"cannot be reached: {reason}", is_away=True) from None
 
     def _request(self) -> urllib.request.Request:
         settings = self._settings
@@ -113,8 +121,21 @@ class AccessToken:
         except (OSError, ssl.SSLError) as error:
             raise KafkaCredentialsError(f"Kafka: https.ca.location cannot be used: {error}") from None
 
-    def _failed(self, why: str) -> KafkaConnectorError:
+    def _failed(self, why: str, *, is_away: bool = False) -> KafkaConnectorError:
         place = urllib.parse.urlsplit(self._url)
         # User and query of an address may be secrets.
         shown = f"{place.scheme}://{place.netloc.rpartition('@')[2]}{place.path}"
-        return KafkaConnectorError(f"Kafka: sasl.oauthbearer.token.endpoint.url={shown} {why}")
+        kind = KafkaUnreachableError if is_away else KafkaConnectorError
+        return kind(f"Kafka: sasl.oauthbearer.token.endpoint.url={shown} {why}")
+
+
+def endpoint_is_away(settings: Mapping[str, str]) -> bool:
+    """Whether the endpoint of tokens does not answer now, or cannot; False if it refuses this client. Blocks."""
+    try:
+        AccessToken(settings).value()
+    except KafkaUnreachableError:
+        return True
+    except KafkaConnectorError:
+        return False
+    # It has come back meanwhile.
+    return True

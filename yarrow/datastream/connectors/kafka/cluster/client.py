@@ -34,6 +34,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ResourceType,
 )
 
+from yarrow.datastream.connectors.kafka.cluster.access_token import endpoint_is_away
 from yarrow.datastream.connectors.kafka.cluster.client_metrics import STATISTICS_MS
 from yarrow.datastream.connectors.kafka.cluster.client_properties import ClientProperties
 from yarrow.datastream.connectors.kafka.cluster.client_settings import admin_settings
@@ -86,6 +87,8 @@ _UNREACHABLE = frozenset(
         KafkaError._TRANSPORT,
     }
 )
+#: How the client begins its text if the endpoint of OAUTHBEARER has given no token.
+_NO_TOKEN = "Failed to acquire SASL OAUTHBEARER token"
 #: Errors of a partition whose leader changes or was just chosen, as that of a new topic: another question is answered.
 _NO_LEADER_YET = frozenset(
     {
@@ -307,8 +310,12 @@ class ClusterClient:
         codes = {error.code(), *(said.code() for said in self._said)}
         if codes & _TLS_ERRORS and (why := tls_failure(self._settings)) is not None:
             return why
-        refused = (said.str() for said in self._said if said.code() == KafkaError._AUTHENTICATION)
-        return next(refused, None)
+        logins = (said.str() for said in self._said if said.code() == KafkaError._AUTHENTICATION)
+        refused = next(logins, None)
+        if refused is not None and refused.startswith(_NO_TOKEN) and endpoint_is_away(self._settings):
+            # The client's text does not tell it apart from a refusal.
+            return None
+        return refused
 
     def topics(self, awaited: Collection[str] = ()) -> dict[str, int]:
         """The number of partitions of each topic. Raises KafkaUnreachableError if no broker answers.

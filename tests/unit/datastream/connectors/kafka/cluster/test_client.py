@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,11 +13,16 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from tests.support.free_ports import free_port
+from tests.support.services.http_threads import running_in_thread
 from yarrow.container.protocol.failure import failure_cause
 from yarrow.datastream.connectors.kafka.cluster.client import ClusterClient, _ClientLog
 from yarrow.datastream.connectors.kafka.cluster.client_properties import ClientProperties
 from yarrow.datastream.connectors.kafka.cluster.client_settings import consumer_settings, producer_settings
-from yarrow.datastream.connectors.kafka.cluster.kafka_errors import KafkaConnectorError, KafkaUnreachableError
+from yarrow.datastream.connectors.kafka.cluster.kafka_errors import (
+    KafkaConnectorError,
+    KafkaLoginRefusedError,
+    KafkaUnreachableError,
+)
 from yarrow.datastream.connectors.kafka.cluster.property_names import PRODUCER
 from yarrow.datastream.connectors.kafka.cluster.topic_partition import KafkaTopicPartition
 
@@ -32,6 +40,52 @@ def test_absent_broker_is_named() -> None:
     assert text.startswith(f"Kafka at {address} did not answer for the list of topics within 0.5 s: ")
     assert "Connection refused" in text and "Check bootstrap.servers" in text
     assert not failed.value.needs_user and not failed.value.is_final, "the broker may come"
+
+
+@contextmanager
+def endpoint_with(status: int) -> Iterator[str]:
+    """A server of tokens that answers so."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.send_response(status)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, format: str, *arguments: object) -> None:
+            """Nobody reads these lines."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    with running_in_thread(server, "token-endpoint"):
+        yield f"http://127.0.0.1:{server.server_port}/token"
+
+
+def failure_with_tokens_of(url: str) -> KafkaConnectorError:
+    named = {
+        "bootstrap.servers": f"127.0.0.1:{free_port()}",
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "OAUTHBEARER",
+        "sasl.oauthbearer.client.id": "me",
+        "sasl.oauthbearer.client.secret": "not-to-be-told",
+        "sasl.oauthbearer.token.endpoint.url": url,
+    }
+    asking = ClusterClient(consumer_settings("KafkaSource", named), ClientProperties(named), 3)
+    with pytest.raises(KafkaConnectorError, match="Failed to acquire SASL OAUTHBEARER token") as failed:
+        asking.topics()
+    assert "not-to-be-told" not in str(failed.value)
+    return failed.value
+
+
+def test_an_endpoint_of_tokens_that_is_away_may_come_back() -> None:
+    away = failure_with_tokens_of(f"http://127.0.0.1:{free_port()}/token")
+    assert type(away) is KafkaUnreachableError and away.is_transient and not away.needs_user
+    assert "did not answer for the list of topics" in str(away)
+
+
+def test_an_endpoint_of_tokens_that_refuses_the_client_is_for_the_user() -> None:
+    with endpoint_with(401) as url:
+        refused = failure_with_tokens_of(url)
+    assert type(refused) is KafkaLoginRefusedError and refused.needs_user and not refused.is_transient
 
 
 def test_missing_file_of_certificates_is_named() -> None:
