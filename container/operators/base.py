@@ -8,7 +8,7 @@ Owner: the task thread that runs the chain. Life cycle: constructed from a spec 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self
@@ -513,6 +513,10 @@ class Operator(ABC):
     def upkeep(self) -> None:
         """Does due work: retries a commit, closes a file."""
         return None
+
+    def calls_in_flight(self) -> Sequence[Any]:
+        """What calls beside the task's thread have got and not answered, the oldest first. Any thread."""
+        return ()
 
     #: True if times of rows do not count: the rows of the first input come before those of the second one.
     takes_inputs_in_turn = False

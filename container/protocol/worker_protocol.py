@@ -279,6 +279,13 @@ class CurrentUserCall(FromWorker, frozen=True, kw_only=True):
     attempt_id: ExecutionAttemptID
     operator_id: OperatorID
     operator_name: str
+    #: A short form of the record that the operator had, "" = none is known.
+    record: str = ""
+    #: The user's frames, ready to print; known only if the worker told its end.
+    stack: str = ""
+    #: How the process ends, as the worker told it. Empty = it had no time for a word: the record is that of its last
+    #: look.
+    end: str = ""
 
 
 MessageToWorker = (

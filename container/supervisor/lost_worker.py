@@ -38,11 +38,14 @@ def lost_worker_cause(
     `supervisor_cause` is set if the supervisor ended the worker on purpose.
     """
     message = f"the worker of slot {slot_index} {end} while {_doing(tasks, call)}"
-    if supervisor_cause:
-        message += f": {supervisor_cause}"
+    told = "" if call is None else call.end
+    if supervisor_cause or told:
+        message += f": {supervisor_cause or told}"
     elif end.status is not None:
         message += ": user code ended the process (sys.exit, os._exit), or a library did"
     stacktrace = f"{EXCEPTION_NAME}: {message}"
+    if call is not None and call.stack and _CRASHED_THREAD not in tail:
+        stacktrace = f"Traceback (most recent call last):\n{call.stack}{stacktrace}"
     if tail:
         stacktrace += f"\nThe last output of the worker:\n{_without_other_threads(tail)}"
     return FailureCause(
@@ -50,6 +53,7 @@ def lost_worker_cause(
         message=message,
         stacktrace=stacktrace,
         operator_name=call.operator_name if call is not None else "",
+        record=call.record if call is not None else "",
     )
 
 
@@ -80,11 +84,19 @@ def _without_other_threads(tail: str) -> str:
     return "\n".join([*reason[-1:], f"{crashed}{shown[0]}", *shown[1:]])
 
 
+def _with_record(call: CurrentUserCall) -> str:
+    if not call.record:
+        return ""
+    if call.end:
+        return f" with the record {call.record}"
+    return f". When it was last looked at, it had the record {call.record}"
+
+
 def _doing(tasks: Mapping[ExecutionAttemptID, SubtaskName], call: CurrentUserCall | None) -> str:
     if call is not None:
         task = tasks.get(call.attempt_id)
         where = f" (subtask {task.subtask + 1}/{task.parallelism})" if task is not None else ""
-        return f"it ran operator '{call.operator_name}'{where}"
+        return f"it ran operator '{call.operator_name}'{where}{_with_record(call)}"
     if not tasks:
         return "it ran no task"
     names = [str(task) for task in tasks.values()]

@@ -17,10 +17,8 @@ import msgspec
 from yarrow.container.launch.worker_launcher import WorkerLauncher
 from yarrow.container.protocol.errors import WorkerStartError
 from yarrow.container.protocol.worker_protocol import CurrentUserCall, WorkerSettings
-from yarrow.container.supervisor.lost_worker import crashed_frame
 from yarrow.container.supervisor.output_files import OutputFiles, read_tail
 from yarrow.container.supervisor.worker_handle import EXIT_GRACE, WorkerHandle, WorkerListener
-from yarrow.container.worker.current_call import read_chain_call, read_current_call
 from yarrow.runtime.common.ids import ResourceID, WorkerID
 from yarrow.runtime.common.timers import Timers
 from yarrow.runtime.rpc.bootstrap import PemIdentity
@@ -59,14 +57,12 @@ class SlotWorker(msgspec.Struct):
     last_call: CurrentUserCall | None = None
 
     def evidence(self) -> tuple[CurrentUserCall | None, str]:
-        """The operator that it ran, and the end of its raw output; call it after the worker's end.
+        """The operator that it ran, and the end of its raw output; call it after the worker's end."""
+        # Imported late: workers rarely die.
+        from yarrow.container.supervisor.last_call import last_call
 
-        The stack of a crash names the operator; without one, only the running chain is known.
-        """
         tail = read_tail(self.raw_path, self.raw_start)
-        frame = crashed_frame(tail)
-        crashed = read_chain_call(self.directory, *frame) if frame is not None else None
-        return crashed or read_current_call(self.directory) or self.last_call, tail
+        return last_call(self.directory, tail) or self.last_call, tail
 
 
 class SlotWorkers:

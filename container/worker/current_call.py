@@ -8,12 +8,15 @@ The file is `current-call` in the worker's folder. Its first 8 bytes are the num
 little-endian (0 = none). From byte 4096 on follow the entries as frames of msgpack, in order of their
 numbers. Beside it, `chain-lines` has a frame for each generated function. The frame says to which operator
 each line belongs, so that the stack of a crash names it.
+
+`last-call` has one frame at most: what the worker's last look or its last word has told, with the record.
 """
 
 from __future__ import annotations
 
 import mmap
 import os
+import struct
 from pathlib import Path
 
 import msgspec
@@ -24,6 +27,7 @@ from yarrow.runtime.common.ids import ExecutionAttemptID, OperatorID
 
 FILE_NAME = "current-call"
 CHAINS_FILE_NAME = "chain-lines"
+LAST_FILE_NAME = "last-call"
 _TABLE_OFFSET = 4096
 _DECODER = msgspec.msgpack.Decoder(CurrentUserCall)
 _ENCODER = msgspec.msgpack.Encoder()
@@ -58,6 +62,8 @@ class CurrentCallWriter:
         self._defined = 0
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC
         self._chains_fd = os.open(directory / CHAINS_FILE_NAME, flags, 0o600)
+        last = directory / LAST_FILE_NAME
+        self._last_fd = os.open(last, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
 
     def define(self, call: CurrentUserCall) -> int:
         """Adds an entry and returns its number."""
@@ -73,12 +79,19 @@ class CurrentCallWriter:
         body = _ENCODER.encode(chain)
         os.write(self._chains_fd, HEADER.pack(len(body)) + body)
 
+    def note_last(self, call: CurrentUserCall | None) -> None:
+        """Replaces what was told last; None = the worker runs no operator. Any thread. Raises OSError."""
+        body = b"" if call is None else _ENCODER.encode(call)
+        # One call of the system: nobody finds half of it.
+        os.pwrite(self._last_fd, HEADER.pack(len(body)) + body, 0)
+
     def close(self) -> None:
         """Unmaps; the file stays for the supervisor, which removes the folder."""
         self.running.release()
         self._map.close()
         os.close(self._fd)
         os.close(self._chains_fd)
+        os.close(self._last_fd)
 
 
 def read_current_call(directory: Path) -> CurrentUserCall | None:
@@ -100,6 +113,16 @@ def read_current_call(directory: Path) -> CurrentUserCall | None:
                 return None
         position += length
     return None
+
+
+def read_last_call(directory: Path) -> CurrentUserCall | None:
+    """What the worker of that folder has told last; None if it ran no operator then."""
+    try:
+        data = (directory / LAST_FILE_NAME).read_bytes()
+        (length,) = HEADER.unpack_from(data)
+        return _DECODER.decode(data[HEADER.size : HEADER.size + length]) if length else None
+    except (FileNotFoundError, struct.error, msgspec.MsgspecError):
+        return None
 
 
 def read_chain_call(directory: Path, file_name: str, line: int) -> CurrentUserCall | None:

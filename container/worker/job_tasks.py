@@ -14,7 +14,7 @@ from typing import Any
 from yarrow.container.codegen.code_writer import CompiledCode
 from yarrow.container.network.input_gate import InputGate
 from yarrow.container.network.network_environment import NetworkEnvironment
-from yarrow.container.operators.base import CollectMessage, ReaderProgress, RestoredState
+from yarrow.container.operators.base import CollectMessage, Operator, ReaderProgress, RestoredState
 from yarrow.container.operators.sinks.collecting import CollectingOperator
 from yarrow.container.protocol.failure import failure_cause
 from yarrow.container.protocol.worker_protocol import (
@@ -42,6 +42,7 @@ from yarrow.container.worker.current_call import ChainLines, CurrentCallWriter
 from yarrow.container.worker.job_code import install_user_code
 from yarrow.container.worker.output_capture import CapturedOutput
 from yarrow.container.worker.user_logs import use_client_levels
+from yarrow.container.worker.worker_words import WorkerWords
 from yarrow.runtime.common.clock import Clock
 from yarrow.runtime.common.ids import ExecutionAttemptID, JobID
 from yarrow.runtime.config.options import execution, testing
@@ -76,8 +77,9 @@ class _Running:
 class _CallNotes:
     """Writes to the page that survives a crash which chain runs, and what its generated code is."""
 
-    def __init__(self, calls: CurrentCallWriter, builder: TaskBuilder) -> None:
+    def __init__(self, calls: CurrentCallWriter, words: WorkerWords, builder: TaskBuilder) -> None:
         vertex = builder.vertex
+        self._words = words
         self._calls, self._cell = calls, calls.running
         self._attempt = builder.descriptor.attempt_id
         self._operators = tuple((operator.id, operator.name) for operator in vertex.operators)
@@ -93,6 +95,7 @@ class _CallNotes:
         self._cell[0] = self._number if now else 0
 
     def compiled(self, code: CompiledCode) -> None:
+        self._words.code.compiled(code, [name for _, name in self._operators], self._attempt)
         self._calls.define_chain(
             ChainLines(
                 attempt_id=self._attempt,
@@ -126,6 +129,7 @@ class JobTasks:
         self._calls = calls
         self._clock = clock
         self._own_process = calls is not None
+        self._words = None if calls is None else WorkerWords(calls, self._operators)
         #: A client reads what user code logs: it says with each job from which levels.
         self._forwards_logs = self._own_process and worker.forward_logs
         self._running: dict[ExecutionAttemptID, _Running] = {}
@@ -145,6 +149,9 @@ class JobTasks:
             note_calls=self._note_calls,
             report_watermark=self._report_watermark,
         )
+
+        if self._words is not None:
+            self._words.begin()
 
     # ------------------------------------------------------------------ deployment
 
@@ -280,7 +287,14 @@ class JobTasks:
 
     def _note_calls(self, builder: TaskBuilder) -> _CallNotes | None:
         """What makes the page that survives a crash name this chain while it runs."""
-        return None if self._calls is None else _CallNotes(self._calls, builder)
+        if self._calls is None or self._words is None:
+            return None
+        return _CallNotes(self._calls, self._words, builder)
+
+    def _operators(self) -> list[Operator]:
+        """The operators of the running tasks. Any thread."""
+        with self._lock:
+            return [each for entry in self._running.values() for each in entry.task.chain.operators]
 
     # ------------------------------------------------------------------ checkpoints, events of sources
 
@@ -393,6 +407,8 @@ class JobTasks:
         if not state.is_terminal:
             self._report(attempt, state, cause)
             return
+        if self._words is not None:
+            self._words.code.forget(attempt)
         self._output.end_lines()
         metrics = task.environment.metrics.values()
         accumulators = accumulated(task.environment)

@@ -1,6 +1,6 @@
-"""LastWords: tells what a task is doing, now and then, and once more when its process is about to die.
+"""LastWords: tells what tasks are doing, now and then, and once more when their process is about to die.
 
-Owner: the task's thread begins and ends them. A thread of its own looks at the task's stack, which costs the task
+Owner: the tasks' thread begins and ends them. A thread of its own looks at the stacks, which costs a row
 nothing. A crash in native code and `os._exit` are told when they happen. SIGKILL leaves no time for a word, so the last
 look has to do. Must not keep a dying process alive: the kernel ends it after some seconds.
 """
@@ -35,12 +35,18 @@ _Action: Final = ctypes.c_void_p * 64
 
 
 class LastWords:
-    """The words about one running task of this process; a context around its run."""
+    """The words about the running tasks of this process; a context around their run."""
 
-    def __init__(self, code: RunningCode, tell: Tell) -> None:
-        """`tell` is called by several threads, and may raise OSError."""
+    def __init__(
+        self, code: RunningCode, tell: Tell, in_flight: Callable[[], PresentCall | None] | None = None
+    ) -> None:
+        """`tell` is called by several threads, and may raise OSError.
+
+        `in_flight` gives a call that runs on no thread now. None = the process has one task, on this thread alone.
+        """
         self._code = code
         self._tell = tell
+        self._in_flight = in_flight
         self._thread = threading.get_ident()
         self._process = os.getpid()
         self._over = threading.Event()
@@ -61,7 +67,7 @@ class LastWords:
     def _look(self) -> None:
         told = _NOTHING
         while not self._over.wait(_LOOK_SECONDS):
-            call = self._call() or _NOTHING
+            call = self._call(self._thread) or _NOTHING
             if call != told:
                 try:
                     self._tell(call, "")
@@ -70,15 +76,28 @@ class LastWords:
                 told = call
             self.looks += 1
 
-    def _call(self, *, with_stack: bool = False) -> PresentCall | None:
-        return self._code.call_in(sys._current_frames().get(self._thread), with_stack=with_stack)
+    def _call(self, thread: int, *, with_stack: bool = False) -> PresentCall | None:
+        """What this thread does; if it runs no operator, what others do."""
+        frames = sys._current_frames()
+        call = self._code.call_in(frames.pop(thread, None), with_stack=with_stack)
+        if call is not None or self._in_flight is None:
+            return call
+        if thread != self._thread:
+            # That of an event loop, for example, whose function has made a task of its own.
+            call = self._in_flight() or self._code.call_in(
+                frames.pop(self._thread, None), with_stack=with_stack
+            )
+        for frame in frames.values():
+            call = call or self._code.call_in(frame, with_stack=with_stack)
+        return call or self._in_flight()
 
     def dying(self, how: str) -> None:
         """Tells how the process ends, if this is the task's own process, in which one of its operators runs."""
         # A function may have forked this process.
         if os.getpid() != self._process or self._over.is_set():
             return
-        call = self._call(with_stack=True)
+        thread = self._thread if self._in_flight is None else threading.get_ident()
+        call = self._call(thread, with_stack=True)
         if call is not None:
             self._tell(call, how)
 
@@ -111,7 +130,9 @@ def _install() -> None:
         # The next crash, or the end of this function, is the end.
         library.signal(number, None)
         _end_in_time()
-        faulthandler.dump_traceback(2, all_threads=False)
+        # As faulthandler writes it: whoever finds the dump takes the stack of the crashed thread.
+        os.write(2, f"Fatal Python error: {signal.strsignal(number)}\n\n".encode())
+        faulthandler.dump_traceback(2, all_threads=True)
         words = _Present.words
         if words is not None:
             try:

@@ -21,16 +21,22 @@ from types import (
     GetSetDescriptorType,
     MemberDescriptorType,
 )
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 from zoneinfo import ZoneInfo
 
 import numpy as np
 
 from yarrow.common.types import Row
 from yarrow.container.codegen.code_writer import CompiledCode
+from yarrow.container.operators.calls_beside import CallsBeside
 from yarrow.container.protocol.failure import is_engine_file
 from yarrow.container.worker.log_origin import as_operator
+from yarrow.runtime.data.elements import ArrowBatch
 from yarrow.runtime.data.immutability import ATOMIC_TYPES
+
+if TYPE_CHECKING:
+    # A worker imports it when its job has columns.
+    import pyarrow as pa
 
 #: Most characters of a record.
 _LONGEST_RECORD: Final = 300
@@ -40,6 +46,13 @@ _MOST_FRAMES: Final = 20
 _MOST_OF_TUPLE: Final = 12
 _MOST_ITEMS: Final = 8
 
+#: Arrays of Arrow whose values have no classes of a program.
+_PLAIN_ARRAYS: Final = frozenset(
+    [
+        *(f"{sign}Int{bits}Array" for sign in ("", "U") for bits in (8, 16, 32, 64)),
+        *("BooleanArray", "FloatArray", "DoubleArray", "StringArray", "LargeStringArray", "Decimal128Array"),
+    ]
+)
 #: Classes whose own text calls no user code; exact ones, for a subclass may have another text.
 _PLAIN: Final[frozenset[type]] = (
     ATOMIC_TYPES
@@ -70,48 +83,88 @@ class PresentCall(NamedTuple):
     record: str
     #: The user's frames inside the operator, ready to print; "" = none, or nobody asked.
     stack: str
+    #: The attempt of its task; "" = the process has one task alone.
+    attempt: str = ""
+
+
+class _Generated(NamedTuple):
+    """A generated function, and the task to which it belongs."""
+
+    code: CompiledCode
+    #: In the order of the vertex.
+    operator_names: tuple[str, ...]
+    attempt: str
 
 
 class RunningCode:
-    """The generated functions of one running task."""
+    """The generated functions of the running tasks of a process."""
 
-    def __init__(self, operator_names: Sequence[str]) -> None:
-        """`operator_names`: in the order of the vertex."""
-        self._names = tuple(operator_names)
-        self._codes: dict[str, CompiledCode] = {}
+    def __init__(self) -> None:
+        #: By the names of their files.
+        self._codes: dict[str, _Generated] = {}
 
-    def compiled(self, code: CompiledCode) -> None:
-        """Takes a function before its first call."""
-        self._codes[code.file_name] = code
+    def compiled(self, code: CompiledCode, operator_names: Sequence[str], attempt: str = "") -> None:
+        """Takes a function of a task before its first call; `operator_names`: in the order of the vertex."""
+        self._codes[code.file_name] = _Generated(code, tuple(operator_names), attempt)
+
+    def forget(self, attempt: str) -> None:
+        """Forgets the functions of a task that has ended."""
+        # Tasks on other threads may add functions meanwhile.
+        for name, each in tuple(self._codes.items()):
+            if each.attempt == attempt:
+                self._codes.pop(name, None)
 
     def call_in(self, frame: FrameType | None, *, with_stack: bool = False) -> PresentCall | None:
         """The operator that runs in a stack, given by its innermost frame; None = no operator does."""
         inner: list[FrameType] = []
-        by_method = ""
+        by_method: PresentCall | None = None
         while frame is not None:
-            code = self._codes.get(frame.f_code.co_filename)
-            owner = None if code is None else code.owner_of_line(frame.f_lineno or 0)
-            if owner is not None:
-                name, variable = self._names[owner[0]], owner[1]
-                if by_method not in ("", name):
+            generated = self._codes.get(frame.f_code.co_filename)
+            owner = None if generated is None else generated.code.owner_of_line(frame.f_lineno or 0)
+            if generated is not None and owner is not None:
+                name, variable = generated.operator_names[owner[0]], owner[1]
+                if by_method is not None and by_method.operator_name != name:
                     break
                 held = frame.f_locals
                 record = shown_record(held[variable]) if variable in held else ""
-                return PresentCall(name, record, _stack(inner) if with_stack else "")
-            by_method = by_method or _operator_of(frame)
+                by_method = PresentCall(name, record, "", generated.attempt)
+                break
+            if by_method is None or not by_method.record:
+                by_method = _call_by_method(frame, by_method)
             inner.append(frame)
             frame = frame.f_back
-        if not by_method:
-            return None
-        return PresentCall(by_method, "", _stack(inner) if with_stack else "")
+        if by_method is None or not with_stack:
+            return by_method
+        return by_method._replace(stack=_stack(inner))
 
 
-def _operator_of(frame: FrameType) -> str:
-    """The name of the operator whose method a frame runs; "" = it runs none."""
+def _call_by_method(frame: FrameType, found: PresentCall | None) -> PresentCall | None:
+    """The operator whose method a frame runs, with its record if the frame tells it; `found` if it tells no more."""
     if frame.f_code.co_varnames[:1] != ("self",):
-        return ""
-    operator = as_operator(frame.f_locals.get("self"))
-    return "" if operator is None else operator.name
+        return found
+    held = frame.f_locals
+    owner = held.get("self")
+    if issubclass(type(owner), CallsBeside):
+        calls = cast(CallsBeside, owner)
+        argument = calls.argument_in(held)
+        record = "" if argument is None else shown_record(argument)
+        return found or PresentCall(calls.caller.operator_name, record, "", calls.caller.attempt)
+    operator = as_operator(owner)
+    if operator is None or (found is not None and found.operator_name != operator.name):
+        return found
+    attempt = operator.context.environment.attempt_id if operator.is_set_up else ""
+    return PresentCall(operator.name, _record_of_method(frame, held), "", attempt)
+
+
+def _record_of_method(frame: FrameType, held: Mapping[str, Any]) -> str:
+    """The batch that a method of an operator has got, or the timer that it fires; "" = neither."""
+    code = frame.f_code
+    for name in code.co_varnames[1 : code.co_argcount]:
+        if type(held.get(name)) is ArrowBatch:
+            return shown_record(held[name])
+    if code.co_name == "_fire" and "key" in held and "timestamp" in held:
+        return f"(timer at {shown_record(held['timestamp'])} of the key {shown_record(held['key'])})"
+    return ""
 
 
 def _stack(inner: Sequence[FrameType]) -> str:
@@ -133,8 +186,12 @@ class _Shown(reprlib.Repr):
     def repr1(self, x: Any, level: int) -> str:
         # By the exact class: the base goes by a class's name, which a class of a program may have too.
         kind = type(x)
+        if kind is ArrowBatch:
+            return _shown_rows(x.batch)
         if kind not in _PLAIN and not _is_of_arrow(kind):
             return self._contents(x, kind, level) or self._fields(x, kind, level)
+        if _name_of(kind) == "RecordBatch":
+            return _shown_rows(x)
         if kind in (dt.datetime, dt.time) and type(x.tzinfo) not in _PLAIN:
             # Its text has the time zone's, which a class of the program may write.
             x = x.replace(tzinfo=None)
@@ -205,6 +262,21 @@ class _Shown(reprlib.Repr):
             for key, value in islice(items, _MOST_ITEMS)
         ]
         return [*shown, "..."] if len(items) > _MOST_ITEMS else shown
+
+
+def _shown_rows(batch: pa.RecordBatch) -> str:
+    """A record batch: its rows, its columns, and the plain values of its first row."""
+    rows, columns = batch.num_rows, batch.columns
+    # A slice shares the memory of the whole batch, and begins at the same row of each column.
+    start = columns[0].offset if columns else 0
+    shown = [
+        f"{name}={_shown.repr(column[0].as_py())}"
+        for name, column in islice(zip(batch.schema.names, columns, strict=False), _MOST_ITEMS)
+        if rows and _name_of(type(column)) in _PLAIN_ARRAYS and _is_of_arrow(type(column))
+    ]
+    first = f"; the first has {', '.join(shown)}" if shown else ""
+    names = ", ".join(batch.schema.names)
+    return f"(rows {start} to {start + rows - 1} of a batch with the columns {names}{first})"
 
 
 def _is_of_arrow(kind: type) -> bool:

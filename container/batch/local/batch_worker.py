@@ -62,7 +62,10 @@ from yarrow.container.worker.cached_files import with_cached_files
 from yarrow.container.worker.current_call import ChainLines, CurrentCallWriter
 from yarrow.container.worker.fault_plans import install_fault_plan
 from yarrow.container.worker.job_code import install_user_code
+from yarrow.container.worker.last_words import LastWords
+from yarrow.container.worker.present_call import RunningCode
 from yarrow.container.worker.user_logs import use_client_levels
+from yarrow.container.worker.worker_words import noted
 from yarrow.runtime.common.clock import SystemClock
 from yarrow.runtime.common.errors import YarrowError
 from yarrow.runtime.common.ids import OperatorID, execution_attempt_id
@@ -271,8 +274,10 @@ class BatchWorker:
         vertex = job.graph.vertex(attempt.vertex_id)
         attempt_id = execution_attempt_id(job.graph.job_id, vertex.id, attempt.subtask, attempt.attempt)
         operators = tuple((operator.id, operator.name) for operator in vertex.operators)
+        running = RunningCode()
 
         def compiled(code: CompiledCode) -> None:
+            running.compiled(code, [operator.name for operator in vertex.operators], attempt_id)
             calls.define_chain(
                 ChainLines(
                     attempt_id=attempt_id,
@@ -289,7 +294,8 @@ class BatchWorker:
             )
         )
         try:
-            yield
+            with LastWords(running, lambda call, end: noted(calls, call, end, attempt_id)):
+                yield
         finally:
             calls.running[0] = 0
 

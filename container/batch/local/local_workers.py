@@ -34,10 +34,10 @@ from yarrow.container.launch.worker_launcher import RunningWorker, WorkerExit, W
 from yarrow.container.protocol.errors import FrameError
 from yarrow.container.protocol.frame_channel import FrameChannel
 from yarrow.container.protocol.worker_protocol import LogLines, OutputLines, StartBatchWorker, UserLogRecord
-from yarrow.container.supervisor.lost_worker import crashed_frame, lost_worker_cause
+from yarrow.container.supervisor.last_call import last_call
+from yarrow.container.supervisor.lost_worker import lost_worker_cause
 from yarrow.container.supervisor.output_files import OutputFiles, read_tail
 from yarrow.container.supervisor.slot_table import SubtaskName
-from yarrow.container.worker.current_call import read_chain_call, read_current_call
 from yarrow.runtime.common.errors import YarrowError
 from yarrow.runtime.common.ids import ExecutionAttemptID, OperatorID, WorkerID
 from yarrow.runtime.rpc.messages import FailureCause
@@ -239,9 +239,7 @@ class LocalWorker:
             return
         end = self._process.exited.result() if self._process.exited.done() else WorkerExit()
         tail = read_tail(self._raw_path, self._raw_start)
-        frame = crashed_frame(tail)
-        call = read_chain_call(self.directory, *frame) if frame is not None else None
-        call = call or read_current_call(self.directory)
+        call = last_call(self.directory, tail)
         self._answer.set_result(
             WorkFailed(cause=lost_worker_cause(self._place.slot, end, self._tasks, call, tail))
         )

@@ -10,12 +10,13 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from yarrow.container.operators.asynchronous.called_function import CalledFunction
 from yarrow.container.operators.asynchronous.event_loop import EventLoopThread
 from yarrow.container.operators.asynchronous.retrying import Retrying
+from yarrow.container.operators.calls_beside import CallingOperator, CallsBeside
 from yarrow.runtime.common.clock import Clock
 
 #: Bounds of the seconds between two looks at the deadlines.
@@ -61,7 +62,7 @@ class AsyncCall:
         self.decided = True
 
 
-class CallRunner:
+class CallRunner(CallsBeside):
     """The calls of one operator; `deliver` gets finished ones on the loop's thread, together for each turn."""
 
     def __init__(
@@ -72,7 +73,9 @@ class CallRunner:
         limits: CallLimits,
         clock: Clock,
         deliver: Callable[[Sequence[FinishedCall]], None],
+        caller: CallingOperator,
     ) -> None:
+        super().__init__(caller)
         self._thread = thread
         self._loop = thread.loop
         self._function = function
@@ -111,6 +114,17 @@ class CallRunner:
         except RuntimeError:  # changed by the loop meanwhile
             first = None
         return 0.0 if first is None else 1000 * (self._clock.monotonic() - first.began)
+
+    def in_flight(self) -> list[Any]:
+        """What the undecided calls have got, the oldest first."""
+        try:
+            return [call.argument for call in list(self._calls)]
+        except RuntimeError:  # changed by the loop meanwhile
+            return []
+
+    def argument_in(self, held: Mapping[str, Any]) -> Any:
+        call = held.get("call")
+        return call.argument if type(call) is AsyncCall else None
 
     def close(self, seconds: float) -> bool:
         """Cancels all calls; False if they have not ended after so many seconds."""

@@ -8,30 +8,31 @@ from __future__ import annotations
 
 import threading
 from asyncio import Future
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from queue import SimpleQueue
 from typing import Any
 
 from yarrow.container.operators.asynchronous.event_loop import EventLoopThread
+from yarrow.container.operators.calls_beside import CallingOperator, CallsBeside
 from yarrow.runtime.common.clock import perf_counter
 
 #: What a call returned, or what it raised.
 _Ended = tuple[Any, BaseException | None]
 
 
-class CallingThreads:
+class CallingThreads(CallsBeside):
     """The threads of one operator; calls wait for a free one in the order in which they began."""
 
     def __init__(
-        self, thread: EventLoopThread, function: Callable[[Any], Any], number: int, name: str
+        self, thread: EventLoopThread, function: Callable[[Any], Any], number: int, caller: CallingOperator
     ) -> None:
-        """`name` is the operator's."""
+        super().__init__(caller)
         self._loop_thread = thread
         self._function = function
         self._waiting: SimpleQueue[tuple[Any, Future[_Ended]] | None] = SimpleQueue()
         self._threads = [
-            threading.Thread(target=self._run, name=f"{name}, calls {index}", daemon=True)
+            threading.Thread(target=self._run, name=f"{caller.operator_name}, calls {index}", daemon=True)
             for index in range(number)
         ]
         for each in self._threads:
@@ -65,6 +66,9 @@ class CallingThreads:
                 self._loop_thread.call(partial(_settle, ended, outcome))
             except RuntimeError:
                 return  # The event loop has ended meanwhile: nobody waits.
+
+    def argument_in(self, held: Mapping[str, Any]) -> Any:
+        return held.get("argument")
 
     def _outcome(self, argument: Any) -> _Ended:
         try:

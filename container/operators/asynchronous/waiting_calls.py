@@ -27,6 +27,7 @@ from yarrow.container.operators.asynchronous.result_queue import PendingResult, 
 from yarrow.container.operators.asynchronous.retrying import Retrying
 from yarrow.container.operators.asynchronous.timed_calls import TimedCalls
 from yarrow.container.operators.base import Operator, OperatorContext
+from yarrow.container.operators.calls_beside import CallingOperator
 from yarrow.container.operators.runtime_context import OperatorRuntimeContext
 from yarrow.container.protocol.failure import OperatorFailure
 from yarrow.datastream.state import ListState, ListStateDescriptor
@@ -172,9 +173,10 @@ class WaitingCallsOperator(Operator):
     def _new_runner(self, retrying: Retrying) -> CallRunner:
         function, spec, copier = self._function, self._spec, self.argument_copier
         invoke, timeout, timed = function.async_invoke, function.timeout, self._timed
+        caller = CallingOperator(self.name, self.context.environment.attempt_id)
         if spec.threads:
             blocking = invoke if timed is None else timed.blocking(invoke)
-            self._threads = CallingThreads(self._thread, blocking, spec.threads, self.name)
+            self._threads = CallingThreads(self._thread, blocking, spec.threads, caller)
             invoke = self._threads.call
         elif timed is not None:
             invoke = timed.coroutine(invoke)
@@ -184,8 +186,12 @@ class WaitingCallsOperator(Operator):
         called = CalledFunction(invoke, timeout, self.results_of)
         limits = CallLimits(spec.timeout_ms / 1000, spec.capacity)
         return CallRunner(
-            self._thread, called, retrying, limits, self.context.environment.clock, self._deliver
+            self._thread, called, retrying, limits, self.context.environment.clock, self._deliver, caller
         )
+
+    def calls_in_flight(self) -> list[Any]:
+        runner = self._runner
+        return [] if runner is None else runner.in_flight()
 
     def _register_metrics(self, runner: CallRunner) -> None:
         metrics = self.context.metric_group

@@ -289,8 +289,9 @@ class _AttemptRows:
             made = task.run((), batches, on_step)
         else:
             made = task.run(self._chunks(batches), on_step=on_step)
-        code = RunningCode([operator.name for operator in job.graph.vertex(self._stage.vertex_id).operators])
-        task.note_code(code.compiled)
+        code = RunningCode()
+        names = [operator.name for operator in job.graph.vertex(self._stage.vertex_id).operators]
+        task.note_code(lambda compiled: code.compiled(compiled, names))
         with LastWords(code, self._reports.at), contextlib.closing(_generator(made)) as chunks:
             try:
                 yield from self._batches(chunks)

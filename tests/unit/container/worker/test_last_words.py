@@ -41,8 +41,8 @@ def loop_over(function: Callable[[Any], Any]) -> CompiledCode:
 
 
 def run_watched(function: Callable[[Any], Any], rows: Iterable[Any], tell: Callable[..., None]) -> None:
-    code, running = loop_over(function), RunningCode(["first", "second"])
-    running.compiled(code)
+    code, running = loop_over(function), RunningCode()
+    running.compiled(code, ["first", "second"])
     with LastWords(running, tell):
         code.function(rows)
 
