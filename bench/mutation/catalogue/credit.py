@@ -111,7 +111,7 @@ MUTANTS = (
         "OutputChannel._position_of",
         "element.checkpoint_id == checkpoint_id",
         "element.checkpoint_id != checkpoint_id",
-        killer="test_unaligned_barriers.py::test_at_an_output_each_row_is_sent_before_the_barrier_or_overtaken",
+        killer="test_unaligned_barriers.py::test_a_waiting_barrier_is_found_by_its_checkpoint",
     ),
     Mutant(
         "OutputChannel.drain_overdraft",

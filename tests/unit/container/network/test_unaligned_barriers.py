@@ -271,6 +271,20 @@ def test_at_an_output_each_row_is_sent_before_the_barrier_or_overtaken(actions: 
     assert seen == set(overtaken)
 
 
+def test_a_waiting_barrier_is_found_by_its_checkpoint() -> None:
+    output = LocalOutputChannel(lambda: None)
+    output.attach(InputChannel(CODEC, 2, 1 << 20, lambda: None))
+    while output.has_credit:
+        output.send_batch(RowBatch([0]))
+    for number in (1, 2):
+        output.send_batch(RowBatch([number]))
+        output.send_control(barrier(number))
+    assert [output.holds_barrier(number) for number in (1, 2, 3)] == [True, True, False]
+    assert [batch.rows for batch in output.pull_ahead(2)] == [[1], [2]]  # type: ignore[union-attr]
+    assert [output.holds_barrier(number) for number in (1, 2)] == [True, False]
+    assert output.pull_ahead(3) == []
+
+
 @settings(max_examples=80, deadline=None)
 @given(st.lists(st.lists(st.integers(-5, 5), min_size=1, max_size=4), max_size=6), st.integers(0, 7))
 def test_recovered_rows_that_were_not_taken_are_in_flight_again(batches: list[list[int]], taken: int) -> None:
