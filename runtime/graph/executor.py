@@ -1,8 +1,8 @@
 """PipelineExecutor: runs a program's jobs on one kind of cluster; and how executors are found.
 
-Owner: the thread that runs the program. The graph-building API knows this protocol only. The embedded
-cluster, the REST client and YARN register under the entry point group `yarrow.executors`. `plan_only` and
-`collect_job_graphs` replace the executor while a user's main() runs, so that it runs without its jobs.
+Owner: the thread that runs the program. The graph-building API knows this protocol only. A table has our own executors.
+Other packages register theirs under the entry point group `yarrow.executors`. `plan_only` and `collect_job_graphs`
+replace the executor while a user's main() runs, so that it runs without its jobs.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ ENTRY_POINT_GROUP = "yarrow.executors"
 #: Our own executors, found without a look at entry points. No other package takes the place of one.
 _OWN_EXECUTORS = {
     "local": "yarrow.embedded.embedded_executor:EmbeddedExecutor",
-    "remote": "yarrow.client.yarn.standalone_executor:RemoteExecutor",
+    "remote": "yarrow.client.standalone.remote_executor:RemoteExecutor",
     "yarn-session": "yarrow.client.yarn.yarn_executor:YarnSessionExecutor",
     "yarn-per-job": "yarrow.client.yarn.yarn_executor:YarnJobExecutor",
     "yarn-application": "yarrow.client.yarn.yarn_executor:YarnApplicationExecutor",

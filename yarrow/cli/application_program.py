@@ -28,7 +28,7 @@ from yarrow.am.yarn.modes.program_messages import (
 from yarrow.cli.errors import ProgramFailedError
 from yarrow.cli.program import Program, run_program
 from yarrow.client.errors import CommandError
-from yarrow.client.rest.remote_executor import submit
+from yarrow.client.rest.job_submission import submit
 from yarrow.client.rest.remote_job_client import RemoteJobClient
 from yarrow.client.rest.rest_client import RestClient, RestError
 from yarrow.common.job_client import JobClient

@@ -30,7 +30,7 @@ def schedule(
     """Submits the program's first job to run at these times. Raises CommandError for bad times or a bad target."""
     from yarrow.cli.run_command import planned_job
     from yarrow.cli.targets import rest_client
-    from yarrow.client.rest.remote_executor import submit_schedule
+    from yarrow.client.rest.job_submission import submit_schedule
 
     times = _times(interval, cron, time_zone)
     target = config.get(execution.TARGET) or LOCAL

@@ -246,6 +246,11 @@ def test_an_unknown_target_names_those_there_are() -> None:
         executor_for("moon")
 
 
+@pytest.mark.parametrize("target", ["local", "remote", "yarn-session", "yarn-per-job", "yarn-application"])
+def test_each_target_of_ours_has_an_executor(target: str) -> None:
+    assert callable(executor_for(target).execute)
+
+
 def test_a_target_may_be_that_of_another_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     package = tmp_path / "moonflights-1.0.dist-info"
     package.mkdir()

@@ -14,7 +14,7 @@ from typing import Any
 from yarrow.client.errors import CommandError
 from yarrow.client.interrupts import show_no_trace_of_ctrl_c
 from yarrow.client.rest.job_heartbeats import JobHeartbeatSettings
-from yarrow.client.rest.remote_executor import is_attached, run_on, settings_of, with_client
+from yarrow.client.rest.job_submission import is_attached, run_on, settings_of, with_client
 from yarrow.client.rest.remote_job_client import RemoteJobClient, in_thread
 from yarrow.client.rest.rest_client import RestClient, RestError, RestUnavailableError
 from yarrow.client.targets import YARN_APPLICATION, YARN_PER_JOB, YARN_SESSION

@@ -19,8 +19,8 @@ from typing import Any
 import msgspec
 
 from yarrow.client.errors import CommandError
+from yarrow.client.rest.job_submission import submit
 from yarrow.client.rest.masters import masters_rest_client
-from yarrow.client.rest.remote_executor import submit
 from yarrow.client.rest.remote_job_client import RemoteJobClient
 from yarrow.client.rest.rest_client import RestClient
 from yarrow.runtime.common.ids import JobID, RandomIdFactory

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from yarrow.client.rest.job_submission import run_on, settings_of
 from yarrow.client.rest.masters import masters_rest_client
-from yarrow.client.rest.remote_executor import run_on, settings_of
 from yarrow.common.job_client import JobClient
 from yarrow.runtime.graph.executor import LocalFile
 from yarrow.runtime.graph.job_graph import JobGraph
