@@ -69,9 +69,9 @@ from yarrow.runtime.ha.services import token_of_epoch
 from yarrow.runtime.rpc.batch_gateways import NoSparkPagesError
 from yarrow.runtime.rpc.endpoint import RpcEndpoint
 from yarrow.runtime.rpc.errors import EndpointStoppedError
-from yarrow.runtime.rpc.gateway_type import JOB_MASTER as JOB_MASTER_GATEWAY
+from yarrow.runtime.rpc.gateway_type import JOB_MASTER_SUBTASK as JOB_MASTER_GATEWAY
 from yarrow.runtime.rpc.messages import (
-    JOB_MASTER,
+    JOB_MASTER_SUBTASK,
     Acknowledge,
     AcknowledgeCheckpoint,
     AcknowledgeCoordinator,
@@ -435,7 +435,7 @@ class JobMaster(RpcEndpoint):
         return Acknowledge()
 
     async def send_operator_event(self, event: OperatorEvent) -> Acknowledge:
-        if event.target_subtask == JOB_MASTER:
+        if event.target_subtask == JOB_MASTER_SUBTASK:
             self._rate_limits.take(event)
         else:
             self._events.send(event)

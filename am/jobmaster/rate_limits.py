@@ -23,7 +23,7 @@ from yarrow.runtime.common.ids import ExecutionAttemptID, OperatorID
 from yarrow.runtime.graph.job_graph import JobGraph, JobVertex, OperatorDescriptor
 from yarrow.runtime.graph.states import ExecutionState
 from yarrow.runtime.rpc.messages import (
-    JOB_MASTER,
+    JOB_MASTER_SUBTASK,
     OperatorEvent,
     OperatorRate,
     RateDemand,
@@ -197,7 +197,7 @@ class RateLimits:
                 vertex_id=execution.vertex.id,
                 operator_id=operator_id,
                 target_subtask=execution.subtask,
-                source_subtask=JOB_MASTER,
+                source_subtask=JOB_MASTER_SUBTASK,
                 payload=msgspec.msgpack.encode(RateShare(share=share)),
                 target_attempt=execution.attempt_id,
             )

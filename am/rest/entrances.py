@@ -24,7 +24,8 @@ from starlette.datastructures import Headers
 from starlette.types import Scope
 
 from yarrow.am.rest.errors import ForbiddenError, UnauthorizedError
-from yarrow.am.rest.services import EntranceKind, RestSettings, is_loopback, token_hash
+from yarrow.am.rest.services import EntranceKind, RestSettings, is_loopback
+from yarrow.runtime.security.rest_tokens import token_hash
 
 #: Methods that by themselves change nothing.
 READING = frozenset({"GET", "HEAD", "OPTIONS"})

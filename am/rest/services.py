@@ -7,7 +7,6 @@ module is cheap.
 from __future__ import annotations
 
 import datetime
-import hashlib
 import ipaddress
 import logging
 import platform
@@ -168,11 +167,6 @@ class RestSettings:
             operation_store_seconds=settings.get(rest_options.ASYNC_STORE_DURATION).seconds,
             default_scheme=settings.get(cluster.DEFAULT_SCHEME),
         )
-
-
-def token_hash(token: str) -> bytes:
-    """The stored form of a token: it recognises the token, and cannot replace it."""
-    return hashlib.sha256(token.encode()).digest()
 
 
 def is_loopback(host: str) -> bool:

@@ -30,7 +30,7 @@ from yarrow.runtime.data.key_groups import key_group_range_for_operator_index
 from yarrow.runtime.graph.batch.batch_plan import BatchExchange, BatchStage, ExchangeKind
 from yarrow.runtime.graph.distribution import consumers_of
 from yarrow.runtime.graph.job_graph import JobEdge, JobGraph, JobVertex
-from yarrow.runtime.rpc.messages import JOB_MASTER
+from yarrow.runtime.rpc.messages import JOB_MASTER_SUBTASK
 
 #: Rows and bytes that wait in all buffers of an edge together, and the least bounds of one buffer.
 _BUFFERED: Final = BatchBounds(128 * 1024, 32 << 20)
@@ -131,7 +131,7 @@ class BatchOutputs:
 
         It also drops a task's reports that it needs a share of a rate limit: the driver knows which tasks run.
         """
-        if target == JOB_MASTER:
+        if target == JOB_MASTER_SUBTASK:
             return
         if decode_to_coordinator(payload)[2][0] == "event":
             name = self._graph.vertex(self._stage.vertex_id).head.name

@@ -12,7 +12,7 @@ import msgspec
 from yarrow.common.values.rate_limit import RateLimit
 from yarrow.container.operators.base import OperatorContext
 from yarrow.datastream.connectors.rate_limit import Permits
-from yarrow.runtime.rpc.messages import JOB_MASTER, RateDemand
+from yarrow.runtime.rpc.messages import JOB_MASTER_SUBTASK, RateDemand
 
 
 class LimitedRate:
@@ -91,7 +91,7 @@ class LimitedRate:
         environment = self._context.environment
         environment.send_operator_event(
             self._context.descriptor.id,
-            JOB_MASTER,
+            JOB_MASTER_SUBTASK,
             environment.subtask,
             msgspec.msgpack.encode(RateDemand(needs_share=needs_share)),
         )

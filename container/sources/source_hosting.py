@@ -36,7 +36,8 @@ from yarrow.runtime.graph.connector_spec import SourceOperator
 from yarrow.runtime.graph.job_graph import OperatorDescriptor
 from yarrow.runtime.graph.states import ExecutionState
 from yarrow.runtime.rpc.messages import (
-    JOB_MASTER,
+    COORDINATOR_SUBTASK,
+    JOB_MASTER_SUBTASK,
     NotifyCheckpoint,
     OperatorEvent,
     RateShare,
@@ -45,7 +46,6 @@ from yarrow.runtime.rpc.messages import (
 )
 from yarrow.runtime.rpc.messages import CheckpointNotice as Notice
 
-COORDINATOR = -1
 #: The place of an attempt: vertex and subtask; its attempts follow each other.
 _Place = tuple[JobID, JobVertexID, int]
 
@@ -107,7 +107,7 @@ class _Host:
         """Sends an event. Any thread."""
         hosted = self._hosted
         self._hosting.route(
-            hosted.builder, hosted.operator.id, subtask, COORDINATOR, payload, attempt, hosted.attempt
+            hosted.builder, hosted.operator.id, subtask, COORDINATOR_SUBTASK, payload, attempt, hosted.attempt
         )
 
     def fail(self, error: BaseException) -> None:
@@ -262,7 +262,7 @@ class SourceHosting:
         self, builder: TaskBuilder, operator_id: str, target: int, source: int, payload: bytes
     ) -> None:
         """Takes a message of a reader to its coordinator, or of a subtask to the JobMaster. Any thread."""
-        if target == JOB_MASTER:
+        if target == JOB_MASTER_SUBTASK:
             event = OperatorEvent(
                 job_id=builder.graph.job_id,
                 vertex_id=builder.vertex.id,
@@ -318,7 +318,7 @@ class SourceHosting:
 
     def deliver(self, event: OperatorEvent) -> None:
         """Delivers an event to a coordinator or reader of this worker; holds it until its attempt has come."""
-        if event.target_subtask == COORDINATOR:
+        if event.target_subtask == COORDINATOR_SUBTASK:
             hosted = self._hosted.get((event.job_id, event.operator_id))
             if hosted is not None and (not event.target_attempt or event.target_attempt in hosted.attempts):
                 hosted.coordinator.handle(event.source_subtask, event.source_attempt, event.payload)
@@ -326,7 +326,7 @@ class SourceHosting:
         else:
             task = self._readers.task_of(event.target_attempt)
             if task is not None:
-                hand = _hand_share if event.source_subtask == JOB_MASTER else _hand_to_reader
+                hand = _hand_share if event.source_subtask == JOB_MASTER_SUBTASK else _hand_to_reader
                 task.post(partial(hand, task, event))
                 return
         begun = self._begun.get((event.job_id, event.vertex_id, max(event.target_subtask, 0)), -1)

@@ -7,7 +7,6 @@ are written with mode 0600 into a folder of mode 0700; nothing of this goes into
 from __future__ import annotations
 
 import datetime
-import hashlib
 import os
 import secrets
 from collections.abc import Mapping
@@ -24,6 +23,7 @@ from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.rpc.bootstrap import PemIdentity
 from yarrow.runtime.rpc.roles import Role
 from yarrow.runtime.security.certificates import CertificateAuthority
+from yarrow.runtime.security.rest_tokens import token_hash
 from yarrow.runtime.yarn.application import ContainerSecrets, MasterSecrets
 from yarrow.runtime.yarn.gateways import YarnError
 
@@ -135,11 +135,6 @@ def with_keytab(made: ApplicationSecrets, config: Settings) -> ApplicationSecret
             f" with the keys of {security.KERBEROS_PRINCIPAL.key} alone."
         )
     return replace(made, keytab=content)
-
-
-def token_hash(token: str) -> bytes:
-    """The hash of a REST token, which the master keeps."""
-    return hashlib.sha256(token.encode()).digest()
 
 
 def skein_pair(clock: Clock) -> tuple[bytes, bytes]:

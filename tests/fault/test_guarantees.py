@@ -32,7 +32,7 @@ from yarrow.common.job_status import JobStatus
 from yarrow.common.typeinfo import Types
 from yarrow.common.watermark_strategy import WatermarkStrategy
 from yarrow.container.network import barrier_handler
-from yarrow.container.sources.source_hosting import COORDINATOR, SourceHosting
+from yarrow.container.sources.source_hosting import SourceHosting
 from yarrow.container.state.heap_sections import HeapSections
 from yarrow.container.supervisor.job_connection import JobConnection
 from yarrow.container.supervisor.job_slots import JobSlots
@@ -56,6 +56,7 @@ from yarrow.runtime.common.errors import CheckpointFailedError, FencingTokenErro
 from yarrow.runtime.common.ids import ExecutionAttemptID, JobID, JobMasterID, attempt_place
 from yarrow.runtime.data.key_groups import KeyGroupRange
 from yarrow.runtime.rpc.messages import (
+    COORDINATOR_SUBTASK,
     Acknowledge,
     AcknowledgeCheckpoint,
     CheckpointNotice,
@@ -573,7 +574,7 @@ class ReplayedEvents:
         deliver, deliver_early = SourceHosting.deliver, SourceHosting.deliver_early
 
         def noting(hosting: SourceHosting, event: OperatorEvent) -> None:
-            if event.target_subtask != COORDINATOR:
+            if event.target_subtask != COORDINATOR_SUBTASK:
                 with self._lock:
                     self._sent[attempt_place(event.target_attempt)[0]].append(event)
             deliver(hosting, event)

@@ -41,8 +41,9 @@ async def start_web_api(
     Raises RestServerError, and ConfigError for keystores that will not do.
     """
     from yarrow.am.rest.server.server import RestServer
-    from yarrow.am.rest.services import RestServices, RestSettings, token_hash
+    from yarrow.am.rest.services import RestServices, RestSettings
     from yarrow.runtime.rpc.gateway_type import TASK_EXECUTOR
+    from yarrow.runtime.security.rest_tokens import token_hash
 
     services = RestServices(
         dispatcher=plane.dispatcher_gateway(),

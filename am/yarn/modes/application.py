@@ -9,7 +9,6 @@ functions of a JobClient work there. This process loads none of the program's co
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import logging
 import secrets
 from dataclasses import replace
@@ -24,6 +23,7 @@ from yarrow.am.yarn.modes.progress import following
 from yarrow.runtime.common.errors import InvalidProgramError, YarrowError
 from yarrow.runtime.interpreters.client_interpreter import client_interpreter
 from yarrow.runtime.rpc.messages import JobResult
+from yarrow.runtime.security.rest_tokens import token_hash
 from yarrow.runtime.yarn.gateways import FinalStatus
 from yarrow.runtime.yarn.layout import USER_FOLDER
 
@@ -52,8 +52,7 @@ async def run_application(
         client_interpreter, cluster.config, lambda: cluster.folder.path / USER_FOLDER / _INTERPRETERS
     )
     token = secrets.token_urlsafe(32)
-    token_hash = hashlib.sha256(token.encode()).digest()
-    own = replace(settings, entrance=EntranceKind.TOKEN, token_hash=token_hash, tls=None)
+    own = replace(settings, entrance=EntranceKind.TOKEN, token_hash=token_hash(token), tls=None)
     server = RestServer(services, own)
     # Before main() submits anything: a refusal then would be the program's failure.
     await until_led(cluster.plane.dispatcher_gateway())

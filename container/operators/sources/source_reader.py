@@ -48,13 +48,13 @@ from yarrow.runtime.common.ids import OperatorID
 from yarrow.runtime.config.options import checkpointing
 from yarrow.runtime.data.elements import is_record_batch
 from yarrow.runtime.graph.connector_spec import SourceOperator
+from yarrow.runtime.rpc.messages import COORDINATOR_SUBTASK
 from yarrow.runtime.snapshot.handles import OperatorStateMode
 
 if TYPE_CHECKING:
     from yarrow.container.operators.error_bounds import ErrorBounds
     from yarrow.container.operators.limited_rate import LimitedRate
 
-COORDINATOR = -1
 #: The most rows that an aligned source reads between two looks at its bound.
 ALIGNED_POLL_ROWS = 256
 #: Names of operator states; part of the format of savepoints.
@@ -87,7 +87,7 @@ class ReaderContext(SubtaskContext):
         """Sends a message to the coordinator."""
         self._environment.send_operator_event(
             self._context.descriptor.id,
-            COORDINATOR,
+            COORDINATOR_SUBTASK,
             self._environment.subtask,
             encode_to_coordinator(self._inbox.taken, next(self._numbers), message),
         )
@@ -461,7 +461,7 @@ class ReadingSource(SourceHead):
         # The coordinator lives with subtask 0, which ends last: without it there is nobody to tell.
         if environment.subtask != 0 or beside_enumerator:
             payload = encode_to_coordinator(UNNUMBERED, 0, ("finished",))
-            environment.send_operator_event(operator_id, COORDINATOR, environment.subtask, payload)
+            environment.send_operator_event(operator_id, COORDINATOR_SUBTASK, environment.subtask, payload)
 
     @property
     def awaits_readers(self) -> bool:

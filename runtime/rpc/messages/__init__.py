@@ -71,6 +71,8 @@ from yarrow.runtime.rpc.messages.event_time import (
 )
 from yarrow.runtime.rpc.messages.payloads import (
     COLLECT_START,
+    COORDINATOR_SUBTASK,
+    JOB_MASTER_SUBTASK,
     BlobPart,
     CollectConfirmation,
     CollectPosition,
@@ -86,7 +88,6 @@ from yarrow.runtime.rpc.messages.pipelines import (
     StoredStages,
 )
 from yarrow.runtime.rpc.messages.rate_limits import (
-    JOB_MASTER,
     OperatorRate,
     RateDemand,
     RateLimitDetails,
@@ -127,7 +128,8 @@ from yarrow.runtime.rpc.messages.tasks import (
 
 __all__ = [
     "COLLECT_START",
-    "JOB_MASTER",
+    "COORDINATOR_SUBTASK",
+    "JOB_MASTER_SUBTASK",
     "NOT_PLACED",
     "PROTOCOL_VERSION",
     "RESCALES_KEPT",

@@ -5,10 +5,17 @@ Owner: none (frozen values). Routers must not look into their bytes.
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
 from yarrow.runtime.common.ids import ExecutionAttemptID, JobID, JobVertexID, OperatorID
 from yarrow.runtime.rpc.messages.base import Message
+
+#: In place of a subtask, as the source or target of an OperatorEvent: the coordinator of a source.
+COORDINATOR_SUBTASK: Final = -1
+#: The same of the JobMaster, which deals out the shares of rate limits.
+JOB_MASTER_SUBTASK: Final = -2
 
 
 class OperatorEvent(Message, frozen=True, kw_only=True):
@@ -17,9 +24,9 @@ class OperatorEvent(Message, frozen=True, kw_only=True):
     job_id: JobID
     vertex_id: JobVertexID
     operator_id: OperatorID
-    #: -1 = the coordinator, else the reader's subtask.
+    #: The reader's subtask, COORDINATOR_SUBTASK or JOB_MASTER_SUBTASK.
     target_subtask: int
-    #: -1 = the coordinator, else the reader's subtask.
+    #: The same.
     source_subtask: int
     payload: bytes
     #: The receiving attempt: the event is delivered to no other. For a coordinator, the attempt of subtask 0

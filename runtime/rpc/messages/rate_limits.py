@@ -6,14 +6,9 @@ JobMaster. Only the latest one of a subtask counts.
 
 from __future__ import annotations
 
-from typing import Final
-
 from yarrow.common.values.rate_limit import RateLimit
 from yarrow.runtime.common.ids import JobID, JobVertexID, OperatorID
 from yarrow.runtime.rpc.messages.base import Message
-
-#: The JobMaster as the source or target of an OperatorEvent, in place of a subtask.
-JOB_MASTER: Final = -2
 
 
 class RateDemand(Message, frozen=True, kw_only=True):

@@ -9,7 +9,8 @@ import pytest
 from tests.unit.am.rest.fakes import JOB, FakeCluster
 from tests.unit.am.rest.test_protection import ACTIONS, ask
 from yarrow.am.rest.entrances import TokenEntrance
-from yarrow.am.rest.services import EntranceKind, RestSettings, token_hash
+from yarrow.am.rest.services import EntranceKind, RestSettings
+from yarrow.runtime.security.rest_tokens import token_hash
 
 TOKEN = "f00d" * 16
 WITH_TOKEN = RestSettings(entrance=EntranceKind.TOKEN, token_hash=token_hash(TOKEN))

@@ -10,11 +10,12 @@ import pytest
 
 from tests.unit.am.rest.fakes import FakeCluster, client_of
 from tests.unit.am.rest.running import run
-from yarrow.am.rest.services import EntranceKind, RestSettings, token_hash
+from yarrow.am.rest.services import EntranceKind, RestSettings
 from yarrow.runtime.config.options import web
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.config.values.errors import ConfigError
 from yarrow.runtime.config.web_pages import chosen_archive, kept_archive
+from yarrow.runtime.security.rest_tokens import token_hash
 
 FIRST = b"<!doctype html><title>first</title>"
 

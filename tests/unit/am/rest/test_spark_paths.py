@@ -10,9 +10,10 @@ from httpx import AsyncClient
 from tests.unit.am.rest.fakes import JOB, FakeCluster
 from tests.unit.am.rest.test_checkpoint_paths import run
 from yarrow.am.rest.errors import BadRequestError, NotFoundError
-from yarrow.am.rest.services import EntranceKind, RestSettings, token_hash
+from yarrow.am.rest.services import EntranceKind, RestSettings
 from yarrow.am.rest.spark_paths import PAGE_POLICY, redirected, spark_path, spark_query
 from yarrow.runtime.rpc.messages import SparkPage, SparkPageRequest
+from yarrow.runtime.security.rest_tokens import token_hash
 
 BASE = f"/jobs/{JOB}/spark"
 

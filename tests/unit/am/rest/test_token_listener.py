@@ -17,9 +17,10 @@ from tests.unit.am.rest.running import run
 from tests.unit.runtime.security.stores import Stores
 from yarrow.am.rest.errors import RestServerError
 from yarrow.am.rest.server.server import RestServer
-from yarrow.am.rest.services import EntranceKind, RestSettings, for_other_hosts, is_loopback, token_hash
+from yarrow.am.rest.services import EntranceKind, RestSettings, for_other_hosts, is_loopback
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.security.keystores import load_pair, rest_identity, rest_server_context
+from yarrow.runtime.security.rest_tokens import token_hash
 
 TOKEN = "t0ken-a71c"
 HOST = "127.0.0.1"
