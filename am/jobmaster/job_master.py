@@ -69,7 +69,7 @@ from yarrow.runtime.ha.services import token_of_epoch
 from yarrow.runtime.rpc.batch_gateways import NoSparkPagesError
 from yarrow.runtime.rpc.endpoint import RpcEndpoint
 from yarrow.runtime.rpc.errors import EndpointStoppedError
-from yarrow.runtime.rpc.gateway_type import JOB_MASTER_SUBTASK as JOB_MASTER_GATEWAY
+from yarrow.runtime.rpc.gateway_type import JOB_MASTER as JOB_MASTER_GATEWAY
 from yarrow.runtime.rpc.messages import (
     JOB_MASTER_SUBTASK,
     Acknowledge,
