@@ -1,6 +1,6 @@
 """Events of a CheckpointCoordinator, and its actions.
 
-Owner: none (values). jobmaster.checkpoint_link carries actions out in order.
+Owner: none (values). jobmaster/checkpoints/checkpoint_link.py carries actions out in order.
 """
 
 from __future__ import annotations

@@ -109,6 +109,12 @@ def _scheduler(graph: ExecutionGraph, settings: JobMasterSettings) -> JobSchedul
     return JobScheduler(graph, pool, settings.scheduler_mode, backoff, settings.failover_scope)
 
 
+def _limits_rates(job: JobGraph) -> bool:
+    return any(
+        operator.spec.rate_limit.limits_something for vertex in job.vertices for operator in vertex.operators
+    )
+
+
 class JobMaster(RpcEndpoint):
     """The JobMaster of one job.
 
@@ -146,60 +152,24 @@ class JobMaster(RpcEndpoint):
         self._told_ending = False
         self._scheduler = _scheduler(self.graph, settings)
         self._scheduler_log = SchedulerLog(self._scheduler, clock)
-        self._dumps = SchedulerDumps(
-            services.log_directory,
-            clock,
-            lambda work: self.spawn(self.run_blocking(work), "write decisions"),
-        )
-        self._resource_manager = ResourceManagerLink(
-            self,
-            job,
-            self.leader_id,
-            ResourceManagerServices(services.rpc, services.resource_manager, clock, timers),
-            settings,
-            self._rejected,
-        )
+        self._dumps = SchedulerDumps(services.log_directory, clock, self._write_decisions)
+        self._resource_manager = self._resource_manager_link(job)
         self._missing_slots = MissingSlots(self._scheduler, self._resource_manager, clock)
         self._task_executors = RegisteredTaskExecutors(
             self, self.leader_id, self._scheduler, self._missing_slots, services, settings, self._decide
         )
         links = self._task_executors.links
-        self._checkpoints = CheckpointLink(
-            self,
-            self.graph,
-            CheckpointServices(clock, timers, ids, links),
-            settings.checkpoints,
-            starting_point or in_memory(job.job_id),
-            self.fail_by_checkpoints,
-            self._checkpoints_changed,
+        self._checkpoints = self._checkpoint_link(
+            CheckpointServices(clock, timers, ids, links), starting_point or in_memory(job.job_id)
         )
-        self._collects = CollectBuffers(
-            self.graph,
-            self.leader_id,
-            settings.collect_buffer_rows,
-            exactly_once=settings.checkpoints.covers_each_row_once,
-            checkpoint_id=self._checkpoints.checkpoint_id,
-        )
+        self._collects = self._collect_buffers()
         self._events = OperatorEvents(self.graph, links)
         self._links = links
         self._clock = clock
         self._encoded = EncodedGraphs(self, self.graph, services.blobs, settings.inline_graph_bytes)
-        self._rescales = RescaleRequests(
-            self._scheduler,
-            self._checkpoints,
-            self._encoded,
-            self._missing_slots,
-            self._timers,
-            services,
-            settings.slot_request_timeout,
-            self._decide,
-        )
+        self._rescales = self._rescale_requests()
         #: Shares of rate limits have to be told.
-        self._is_limited = any(
-            operator.spec.rate_limit.limits_something
-            for vertex in job.vertices
-            for operator in vertex.operators
-        )
+        self._is_limited = _limits_rates(job)
         self._actions = self._action_executor()
         #: Takes requests about checkpoints and savepoints.
         self.checkpoint_api = CheckpointApi(
@@ -208,6 +178,52 @@ class JobMaster(RpcEndpoint):
         #: Answers questions about the job.
         self.queries = JobQueries(
             self.graph, self._checkpoints, self._rescales.rescaling, self._missing_slots
+        )
+
+    def _write_decisions(self, work: Callable[[], None]) -> None:
+        self.spawn(self.run_blocking(work), "write decisions")
+
+    def _resource_manager_link(self, job: JobGraph) -> ResourceManagerLink:
+        services = self._services
+        return ResourceManagerLink(
+            self,
+            job,
+            self.leader_id,
+            ResourceManagerServices(services.rpc, services.resource_manager, services.clock, services.timers),
+            self._settings,
+            self._rejected,
+        )
+
+    def _checkpoint_link(self, services: CheckpointServices, starting_point: StartingPoint) -> CheckpointLink:
+        return CheckpointLink(
+            self,
+            self.graph,
+            services,
+            self._settings.checkpoints,
+            starting_point,
+            self.fail_by_checkpoints,
+            self._checkpoints_changed,
+        )
+
+    def _collect_buffers(self) -> CollectBuffers:
+        return CollectBuffers(
+            self.graph,
+            self.leader_id,
+            self._settings.collect_buffer_rows,
+            exactly_once=self._settings.checkpoints.covers_each_row_once,
+            checkpoint_id=self._checkpoints.checkpoint_id,
+        )
+
+    def _rescale_requests(self) -> RescaleRequests:
+        return RescaleRequests(
+            self._scheduler,
+            self._checkpoints,
+            self._encoded,
+            self._missing_slots,
+            self._timers,
+            self._services,
+            self._settings.slot_request_timeout,
+            self._decide,
         )
 
     def _action_executor(self) -> ActionExecutor:

@@ -347,10 +347,12 @@ class TreeReader:
             return pickle.loads(tree[1])
         except Exception as error:  # code of the value's class runs
             raise ChangedFieldError(
-                "", "a pickled value", f"nothing that reads it ({type(error).__name__}: {error})",
-                ("Ship the module that defines the class of the value, and keep the name and the attributes of"
-" the class."),
-            ) from error  # fmt: skip
+                "",
+                "a pickled value",
+                f"nothing that reads it ({type(error).__name__}: {error})",
+                "Ship the module that defines the class of the value, and keep the name and the attributes of"
+                " the class.",
+            ) from error
 
 
 def _read_zone(r: TreeReader, tree: list[Any]) -> dt.tzinfo:

@@ -204,10 +204,12 @@ def _conversion(stored: StoredClass, field: str, was: str, now: str) -> Callable
     wider = _WIDER.get((was, now))
     if wider is None:
         raise ChangedFieldError(
-            f"{stored.name}.{field}", was, now,
-            ("Only int -> float and bool -> int are converted. Add the field under a new name with a default,"
-" and fill it from the old one in the function."),
-        )  # fmt: skip
+            f"{stored.name}.{field}",
+            was,
+            now,
+            "Only int -> float and bool -> int are converted. Add the field under a new name with a default,"
+            " and fill it from the old one in the function.",
+        )
     return wider
 
 

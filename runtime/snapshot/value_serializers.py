@@ -159,10 +159,13 @@ def _check_version(config: SerializerConfig, operator: str, state: str) -> None:
     }
     if config.version > known[config.format]:
         raise StateMigrationError(
-            operator, state, "", f"{config.format.value} values of version {config.version}",
-            f"version {known[config.format]} at most", ("Restore with the release that wrote the snapshot, or"
-" a later one."),
-        )  # fmt: skip
+            operator,
+            state,
+            "",
+            f"{config.format.value} values of version {config.version}",
+            f"version {known[config.format]} at most",
+            "Restore with the release that wrote the snapshot, or a later one.",
+        )
 
 
 def holds_pickles(config: SerializerConfig) -> bool:

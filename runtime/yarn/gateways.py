@@ -149,6 +149,10 @@ class YarnClientGateway(Protocol):
         """A value of the application's key-value store, waited for; YarnError when it does not come in time."""
         ...
 
+    def value_at(self, master_address: str, application_id: str, key: str, timeout: float) -> str:
+        """The same, of the master at this address, without asking YARN for it."""
+        ...
+
     def credentials(self) -> tuple[bytes, bytes]:
         """The certificate and key, as PEM, that connections to applications submitted by this object need."""
         ...

@@ -36,6 +36,7 @@ from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.fs.hdfs_settings import hdfs_settings, http_addresses, use_hdfs_settings
 from yarrow.runtime.fs.registry import file_system_for
 from yarrow.runtime.ha.settings import is_highly_available
+from yarrow.runtime.yarn.gateways import ApplicationSubmission
 from yarrow.runtime.yarn.hadoop_configuration import HadoopConfiguration, check_answers
 from yarrow.runtime.yarn.resource_manager_web import Node, ResourceManagerWeb, ResourceManagerWebError
 from yarrow.runtime.yarn.staging_root import staging_root
@@ -232,24 +233,10 @@ def resource_manager(config: Settings, hadoop: HadoopConfiguration) -> Iterator[
     submission = build_submission(config, "doctor", nothing, nothing, nothing)
     queues = web.leaf_queues()
     check_resources(submission, queues)
-    largest = max(node.used_mb + node.available_mb for node in running)
-    for shape, key in (
-        (submission.master, "jobmanager.memory.process.size"),
-        (submission.task_executor, "taskmanager.memory.process.size"),
-    ):
-        if shape.memory_mb > largest:
-            yield failed(
-                "yarn", f"{key} asks for {shape.memory_mb} MiB, and the largest node has {largest} MiB"
-            )
-            return
-    # If TaskExecutors have the application's label, the key is the one that was set.
-    labels = {
-        submission.task_executor.node_label: yarn.TASK_MANAGER_NODE_LABEL.key,
-        submission.node_label: yarn.APPLICATION_NODE_LABEL.key,
-    }
-    for label, key in labels.items():
-        if label and not any(label in node.labels for node in running):
-            yield failed("yarn", f"no running node has the label {label} ({key})")
+    if too_large := _too_large(submission, running):
+        yield failed("yarn", too_large)
+        return
+    yield from _missing_labels(submission, running)
     queue = next((one for one in queues if submission.queue in (one.name, one.path)), None)
     if queue is not None:
         text = (
@@ -263,6 +250,29 @@ def resource_manager(config: Settings, hadoop: HadoopConfiguration) -> Iterator[
             "yarn",
             "the cluster has no room for one master and one TaskExecutor now: an application will wait",
         )
+
+
+def _too_large(submission: ApplicationSubmission, running: Sequence[Node]) -> str:
+    """Why no node has room for a container, even if it runs nothing else; "" if one has."""
+    largest = max(node.used_mb + node.available_mb for node in running)
+    for shape, key in (
+        (submission.master, "jobmanager.memory.process.size"),
+        (submission.task_executor, "taskmanager.memory.process.size"),
+    ):
+        if shape.memory_mb > largest:
+            return f"{key} asks for {shape.memory_mb} MiB, and the largest node has {largest} MiB"
+    return ""
+
+
+def _missing_labels(submission: ApplicationSubmission, running: Sequence[Node]) -> Iterator[Finding]:
+    # If TaskExecutors have the application's label, the key is the one that was set.
+    labels = {
+        submission.task_executor.node_label: yarn.TASK_MANAGER_NODE_LABEL.key,
+        submission.node_label: yarn.APPLICATION_NODE_LABEL.key,
+    }
+    for label, key in labels.items():
+        if label and not any(label in node.labels for node in running):
+            yield failed("yarn", f"no running node has the label {label} ({key})")
 
 
 def _left_on_hdfs(web: ResourceManagerWeb, config: Settings) -> Iterator[Finding]:

@@ -12,7 +12,7 @@ import logging
 import os
 import threading
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from yarrow.client.yarn.container_logs import gathered_logs, last_words
 from yarrow.runtime.common.clock import Clock
@@ -22,6 +22,7 @@ from yarrow.runtime.yarn.gateways import (
     ApplicationNotFoundError,
     ApplicationReport,
     ApplicationSubmission,
+    YarnClientGateway,
     YarnError,
 )
 from yarrow.runtime.yarn.hadoop_configuration import HadoopConfiguration, check_answers
@@ -36,9 +37,6 @@ from yarrow.runtime.yarn.resource_manager_web import (
 )
 from yarrow.runtime.yarn.secrets import skein_pair
 from yarrow.runtime.yarn.skein_driver import SkeinDriver
-
-if TYPE_CHECKING:
-    from yarrow.runtime.yarn.skein_bridge import SkeinClientGateway
 
 log = logging.getLogger(__name__)
 
@@ -61,7 +59,7 @@ class YarnClient:
         self._web: ResourceManagerWeb | None = ResourceManagerWeb.of(hadoop)
         self._config = config
         self._driver: SkeinDriver | None = None
-        self._opened: SkeinClientGateway | None = None
+        self._opened: YarnClientGateway | None = None
         self._checked = False
 
     def begin(self) -> None:
@@ -202,7 +200,7 @@ class YarnClient:
             )
         return self._driver
 
-    def _gateway(self) -> SkeinClientGateway:
+    def _gateway(self) -> YarnClientGateway:
         if self._opened is None:
             # Its import with gRPC's takes longer than a whole `run` into an answering session.
             from yarrow.runtime.yarn.skein_bridge import SkeinClientGateway

@@ -70,7 +70,6 @@ class ConfluentRegistryAvroDeserializationSchema(DeserializationSchema[Any], Kee
         self._state = (settings, choice, evolution, makes_rows)
         self._choice = choice
         self._schema = AvroSchema.parse_string(choice.text)
-        self._makes_rows = makes_rows
         if self._schema.root.kind != "record":
             raise InvalidProgramError(
                 f"{_READER}: a schema of a record is expected, not of {self._schema.root.kind}"
