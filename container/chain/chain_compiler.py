@@ -73,9 +73,14 @@ class ChainCompiler:
     ) -> CompiledCode:
         """Function (rows[, timestamps]) that feeds the consumers of `operator`: for sources, timers and conversions."""
 
+        untagged = self._operators[operator].emits_lists
+
         def start(code: CodeWriter, value: str, timestamp: str | None) -> None:
             with code.owned_by(operator, value):
-                self._emit_from(code, operator, side_output)(value, timestamp)
+                if untagged:
+                    self._emit_to(code, operator, side_output, value, timestamp)
+                else:
+                    self._emit_from(code, operator, side_output)(value, timestamp)
 
         return self._compile(f"behind_{operator}", start, with_timestamps)
 

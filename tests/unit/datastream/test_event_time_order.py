@@ -65,6 +65,19 @@ def is_empty(harness: OperatorHarness) -> bool:
 # ---------------------------------------------------------------------- order
 
 
+@pytest.mark.parametrize("keyed", [True, False])
+def test_rows_that_leave_are_collected_without_a_loop(keyed: bool) -> None:
+    def build(stream: DataStream) -> DataStream:
+        return (stream.key_by(lambda row: row[0]) if keyed else stream).in_event_time_order()
+
+    with OperatorHarness(build, configuration={"pipeline.object-reuse": "true"}) as harness:
+        push(harness, ("a", 30), ("b", 10), ("a", 10))
+        harness.watermark(20)
+        assert "extend" in harness.generated_code
+        assert harness.output == [("b", 10), ("a", 10)]
+        assert harness.timestamps() == [10, 10]
+
+
 def test_rows_wait_for_the_watermark_and_leave_by_time(run: Run) -> None:
     harness = run()
     push(harness, ("a", 30), ("b", 10), ("a", 20))
