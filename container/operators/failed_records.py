@@ -6,7 +6,7 @@ has changed before it failed stays changed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import Any, Final
 
@@ -108,9 +108,19 @@ class FailedRecords:
         return isinstance(error, self.fatal) and not isinstance(error, self.never_fatal)
 
     def letter(
-        self, error: Exception, index: int, record: Any, timestamp: int | None, told: str = ""
+        self,
+        error: Exception,
+        index: int,
+        record: Any,
+        timestamp: int | None,
+        told: str = "",
+        *,
+        has_frames: bool = True,
     ) -> DeadLetter:
-        """As `leave_out`; returns the letter of the record. `told` says more of the record, behind the error."""
+        """As `leave_out`; returns the letter of the record. `told` says more of the record, behind the error.
+
+        `has_frames`: the letter has the traceback.
+        """
         self.leave_out(error, index, record, timestamp)
         raw, encoding = self._encoded(index, record)
         return DeadLetter(
@@ -118,7 +128,7 @@ class FailedRecords:
             position=-1,
             raw=raw,
             error=_one_line(error, told),
-            traceback=_traceback(error),
+            traceback=_traceback(error) if has_frames else "",
             operator=self._uid,
             key=self._key(record),
             timestamp=timestamp,
@@ -135,6 +145,18 @@ class FailedRecords:
         """As `letter`; returns what leaves in place of the record's results: its letter, if somebody reads it."""
         letter = self._letter_if_read(error, index, record, timestamp, told)
         return () if letter is None else ((_LETTERS, letter),)
+
+    def letters_of_rows(
+        self, error: Exception, index: int, records: Iterable[tuple[Any, int | None]], told: str
+    ) -> Iterator[tuple[OutputTag, DeadLetter]]:
+        """As `tagged_letters` for records with their timestamps that fail together: the first one has the traceback."""
+        is_first = True
+        for record, timestamp in records:
+            if self.send is None or not self.wants_letters:
+                self.leave_out(error, index, record, timestamp)
+            else:
+                yield _LETTERS, self.letter(error, index, record, timestamp, told, has_frames=is_first)
+            is_first = False
 
     def put_aside(self, error: Exception, index: int, record: Any, timestamp: int | None) -> None:
         """As `leave_out`; sends the letter of the record if somebody reads it."""

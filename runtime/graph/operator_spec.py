@@ -181,6 +181,11 @@ class OperatorSpec(msgspec.Struct, frozen=True, kw_only=True, tag_field="operato
         return self
 
     @property
+    def takes_rows_of_windows(self) -> bool:
+        """Whether the rows of windows whose function has failed may come again, at the first input."""
+        return False
+
+    @property
     def pair_type(self) -> TypeSpec:
         """The type of the pairs in letters of a join; None = undeclared."""
         return None

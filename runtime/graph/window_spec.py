@@ -67,6 +67,8 @@ class WindowOperator(OperatorSpec, frozen=True, kw_only=True, tag="window"):
     late_tag: str | None = None
     #: The input is that of a PreAggregationOperator: triples of partial values and of single rows.
     pre_aggregated: bool = False
+    #: Each row is in one window, which its rows alone make and fire: rows that come again make the window again.
+    remakes_windows: bool = False
 
     @property
     def selector_of_each_input(self) -> tuple[bytes | None, ...]:
@@ -75,34 +77,35 @@ class WindowOperator(OperatorSpec, frozen=True, kw_only=True, tag="window"):
 
     @property
     def leaves_out(self) -> tuple[int, ...]:
-        """The only input, if each row is folded alone when it comes."""
+        """The only input, if its rows come as they are."""
         return () if self.why_none_left_out else (0,)
 
     @property
     def why_none_left_out(self) -> str:
-        """What keeps the windows from folding each row alone when it comes; empty = nothing."""
-        if self.kind is WindowKind.ROWS:
-            return (
-                "its function gets all records of a window when that fires, so that none could be left out alone. Call"
-                " on_error on a map or filter before the windows, or reduce or aggregate the records"
-            )
-        if self.evictor is not None:
-            return (
-                "its evictor keeps all records, and reduce or aggregate runs when a window fires. Call on_error on a"
-                " map or filter before the windows, or leave the evictor out"
-            )
-        if self.pre_aggregated:
-            return "its records were folded before they came. Leave pre_aggregate out"
-        return ""
+        """What keeps the windows from leaving out rows; empty = nothing."""
+        return (
+            "its records were folded before they came. Leave pre_aggregate out" if self.pre_aggregated else ""
+        )
+
+    @property
+    def takes_rows_of_windows(self) -> bool:
+        return self.remakes_windows
 
     @property
     def for_left_out_records(self) -> OperatorSpec:
-        """The general windows, which try each row before they take it."""
-        return _with_fields_of(self, GuardedWindowOperator)
+        """The general windows, which try each row before they take it, or keep all rows with their times."""
+        keeps_rows = self.kind is WindowKind.ROWS or self.evictor is not None
+        return _with_fields_of(self, GuardedRowWindowOperator if keeps_rows else GuardedWindowOperator)
 
 
 class GuardedWindowOperator(WindowOperator, frozen=True, kw_only=True, tag="guarded_window"):
     """Windows of REDUCED or AGGREGATED that leave out the rows at which that fails; made on workers alone."""
+
+    operator_package = "guarded_window"
+
+
+class GuardedRowWindowOperator(WindowOperator, frozen=True, kw_only=True, tag="guarded_row_window"):
+    """Windows of all rows that put these aside where their function fails; made on workers alone."""
 
     operator_package = "guarded_window"
 

@@ -14,8 +14,6 @@ from yarrow.common.typeinfo import Types
 from yarrow.datastream import DataStream, OutputTag, ProcessJoinFunction
 from yarrow.datastream.connectors import DeadLetter
 from yarrow.datastream.connectors.dead_letters import PAIR_OF_INPUTS, RECORD_PICKLED, RECORD_TYPED
-from yarrow.datastream.window import TumblingEventTimeWindows
-from yarrow.runtime.common.errors import InvalidProgramError
 from yarrow.runtime.data.keys import encode_key
 from yarrow.runtime.data.serializers.serializers import serializer_for
 from yarrow.testing.operator_harness import FragmentFailedError, OperatorHarness
@@ -223,13 +221,3 @@ def test_past_a_bound_the_job_fails() -> None:
         for each in (0, 1):
             harness.end(input=each)
         harness.run()
-
-
-def test_joins_of_windows_refuse_it_by_name() -> None:
-    def fragment(a: DataStream, b: DataStream) -> Any:
-        joined = a.join(b).where(lambda row: row[0], Types.STRING()).equal_to(lambda row: row[0])
-        windows = joined.window(TumblingEventTimeWindows.of(ms(10)))
-        return windows.apply(lambda left, right: left).on_error("skip")
-
-    with pytest.raises(InvalidProgramError, match="gets all records of a window when that fires"):
-        OperatorHarness(fragment, inputs=2, types=[PAIR, PAIR])

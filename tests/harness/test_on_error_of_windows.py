@@ -326,12 +326,11 @@ def test_state_of_the_fast_operator_is_taken_up() -> None:
                 assert last.outputs(0) == [(1, 2, 3)]
 
 
-def test_windows_that_fold_no_row_when_it_comes_refuse_it_by_name() -> None:
+def test_windows_of_partial_values_refuse_it_by_name() -> None:
     def refused(build: Callable[[DataStream], Any], expected: str) -> None:
         with pytest.raises(InvalidProgramError, match=expected):
             OperatorHarness(lambda s: build(s).on_error("skip"), types=[PAIR])
 
-    refused(lambda s: WINDOWS["tumbling"](s).process(Fails()), "gets all records of a window when that fires")
     refused(
         lambda s: WINDOWS["tumbling"](s).aggregate(Numbers(), pre_aggregate=True), "Leave pre_aggregate out"
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Self
 
 from yarrow.common.execution_modes import TimeCharacteristic
 from yarrow.common.typeinfo import TypeInformation
@@ -32,9 +32,13 @@ from yarrow.datastream.program.user_functions import declares_blocking, require_
 from yarrow.datastream.window import (
     CountSlidingWindowAssigner,
     CountTumblingWindowAssigner,
+    DynamicEventTimeSessionWindows,
+    EventTimeSessionWindows,
+    EventTimeTrigger,
     Evictor,
     MergingWindowAssigner,
     Trigger,
+    TumblingEventTimeWindows,
     WindowAssigner,
 )
 from yarrow.runtime.common.errors import InvalidProgramError
@@ -52,6 +56,10 @@ if TYPE_CHECKING:
 __all__ = ["AllWindowedStream", "WindowedStream"]
 
 _log = logging.getLogger(__name__)
+
+
+#: Windows of which each row has one, whatever other rows there are in others.
+_OF_ONE_ROW: Final = (TumblingEventTimeWindows, EventTimeSessionWindows, DynamicEventTimeSessionWindows)
 
 
 class _Firing(NamedTuple):
@@ -301,9 +309,16 @@ class _StreamOfWindows(WindowsWithLateness):
             "late_tag": None if self._late_tag is None else self._late_tag.tag_id,
             "evictor": None if evictor is None else builder.pickle(evictor, name, "evictor"),
             "pre_aggregated": firing.pre_aggregate,
+            "remakes_windows": self._remakes_windows(firing),
             **way.numbers,
         }
         return (way.whole if self._whole else way.keyed)(**fields)
+
+    def _remakes_windows(self, firing: _Firing) -> bool:
+        """Whether the rows of a window make the same window when they come again."""
+        # Subclasses may assign other windows, and other triggers fire by more than time.
+        is_known = type(self._assigner) in _OF_ONE_ROW and type(self._trigger) is EventTimeTrigger
+        return is_known and firing.kind is WindowKind.ROWS and self._evictor is None
 
     def _way(self, firing: _Firing) -> Way:
         return way_of(self._windows(firing))

@@ -6,7 +6,7 @@ of triggers and of windows that fire fail the job: they are of no single row.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from yarrow.container.operators.base import OperatorContext, declared_type
@@ -20,7 +20,7 @@ from yarrow.container.operators.window.window_rules import (
     checked_window,
     listed_windows,
 )
-from yarrow.container.operators.window.windowing_base import Results
+from yarrow.container.operators.window.windowing_base import Result, Results
 from yarrow.container.protocol.failure import OperatorFailure, short_record
 from yarrow.container.state.value_table import MISSING
 from yarrow.runtime.data.elements import MIN_TIMESTAMP
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from yarrow.container.operators.failed_records import FailedRecords
 
 
-class _Step(NamedTuple):
+class Step(NamedTuple):
     """A window that a row joins, and what follows from that."""
 
     window: Any
@@ -98,7 +98,7 @@ class GuardedWindowingOperator(WindowingOperator):
         if self._contents.values.perhaps_empty > MOST_EMPTY:
             self._drop_empty()
 
-    def _tried(self, windows: Sequence[Any], row: Any, stamp: int) -> list[_Step]:
+    def _tried(self, windows: Sequence[Any], row: Any, stamp: int) -> list[Step]:
         """Each window that takes the row, with its new content. Raises what the user's function raises."""
         contents = TriedContents(self._contents, self._content_copier, self.context.state.current_key)
         if self._merger is None:
@@ -107,7 +107,7 @@ class GuardedWindowingOperator(WindowingOperator):
                 for window in windows
                 if not self._is_late(window)
             ]
-        live, steps = self._merging_windows(), list[_Step]()
+        live, steps = self._merging_windows(), list[Step]()
         for window in windows:
             joined = live.copy()
             actual, merges = joined.add(window, self._merger)
@@ -118,15 +118,15 @@ class GuardedWindowingOperator(WindowingOperator):
                 contents.merge(merge.state_window, merge.merged_state_windows)
             state_window = live.state_window(actual)
             contents.add(state_window, row, stamp)
-            steps.append(_Step(actual, state_window, contents.take_changes(), merges, live))
+            steps.append(Step(actual, state_window, contents.take_changes(), merges, live))
         return steps
 
-    def _tried_in(self, window: Any, contents: TriedContents, row: Any, stamp: int) -> _Step:
+    def _tried_in(self, window: Any, contents: TriedContents, row: Any, stamp: int) -> Step:
         self._at = window
         contents.add(window, row, stamp)
-        return _Step(window, window, contents.take_changes())
+        return Step(window, window, contents.take_changes())
 
-    def _tried_anew(self, step: _Step, row: Any, stamp: int) -> Changes:
+    def _tried_anew(self, step: Step, row: Any, stamp: int) -> Changes:
         """The changes of a step, from what the steps before it have left. Raises what the user's function raises."""
         contents = TriedContents(self._contents, self._content_copier, self.context.state.current_key)
         for merge in step.merges:
@@ -134,7 +134,7 @@ class GuardedWindowingOperator(WindowingOperator):
         contents.add(step.state_window, row, stamp)
         return contents.take_changes()
 
-    def _taken(self, step: _Step, row: Any, stamp: int, stale: set[Any]) -> Results:
+    def _taken(self, step: Step, row: Any, stamp: int, stale: set[Any]) -> Iterable[Result]:
         """Writes what was tried, and asks the trigger.
 
         `stale`: state windows whose content is no longer the one that was tried, since a trigger has purged it.

@@ -128,7 +128,7 @@ class EvictingWindows(WindowContents[W], Generic[W]):
         content = self.values.get(state_window, key)
         if content is MISSING:
             return
-        given = [TimestampedValue(row, None if stamp == MIN_TIMESTAMP else stamp) for row, stamp in content]
+        given = self._elements(content)
         left = given.copy()
         self._evicting.before(left, window)
         yield from call(self._fold([each.value for each in left])) or ()
@@ -136,6 +136,10 @@ class EvictingWindows(WindowContents[W], Generic[W]):
         if left != given:
             self._evicting.require_removed_only(given, left)
             self._keep(state_window, key, left)
+
+    def _elements(self, content: Any) -> list[TimestampedValue[Any]]:
+        """What the evictor gets of a content."""
+        return [TimestampedValue(row, None if stamp == MIN_TIMESTAMP else stamp) for row, stamp in content]
 
     def _keep(self, window: W, key: Any, left: list[TimestampedValue[Any]]) -> None:
         """Stores what is left of a window in place of its content."""

@@ -19,6 +19,7 @@ from yarrow.datastream.connectors.dead_letters import (
     RECORD_BYTES,
     RECORD_SHOWN,
     RECORD_TYPED,
+    ROW_OF_WINDOW,
 )
 from yarrow.datastream.connectors.letter_replay.letter_rows import (
     LetterNotReadError,
@@ -47,7 +48,8 @@ class FoundTarget(NamedTuple):
     @property
     def in_edges(self) -> Sequence[StreamEdge]:
         """The edges over which the operator gets its own rows of this input; a source has none."""
-        return [edge for edge in self.node.in_edges if edge.target_input == self.target.input]
+        number = 0 if self.target.input == ROW_OF_WINDOW else self.target.input
+        return [edge for edge in self.node.in_edges if edge.target_input == number]
 
 
 def found_targets(
@@ -87,6 +89,12 @@ def _found(
             f"The {number} dead letters of {uid!r} are of matches at which the function of {node.name!r} has failed."
             " The pattern has taken their rows already, so that it cannot get them again. Choose other letters by"
             " --uid."
+        )
+    if index == ROW_OF_WINDOW and not node.spec.takes_rows_of_windows:
+        raise CommandError(
+            f"The {number} dead letters of {uid!r} are rows of windows whose function has failed, and the windows of"
+            f" {node.name!r} would be others if these rows came again. Only tumbling windows and sessions of event time"
+            " with their default trigger and without an evictor take them. Choose other letters by --uid."
         )
     found = FoundTarget(node, target)
     if not found.in_edges:

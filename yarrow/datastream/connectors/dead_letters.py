@@ -31,6 +31,8 @@ SYSTEM_OF_TOPICS: Final = "kafka"
 PAIR_OF_INPUTS: Final = 2
 #: The `input` of letters of matches: they hold the last row of the match, which the pattern has taken already.
 LAST_OF_MATCH: Final = 3
+#: The `input` of letters of windows: they hold a row of a window whose function has failed.
+ROW_OF_WINDOW: Final = 4
 
 #: Most characters of a traceback in a letter.
 LONGEST_TRACEBACK: Final = 4000
@@ -60,7 +62,8 @@ class DeadLetter(NamedTuple):
     #: How `raw` holds the record: one of the RECORD_ names.
     encoding: str = RECORD_BYTES
     #: The input of the operator that had the record: 1 = the second one of a function of two streams, PAIR_OF_INPUTS =
-    #: `raw` is a pair of rows that a join has not joined, LAST_OF_MATCH = the last row of a match without results.
+    #: `raw` is a pair of rows that a join has not joined, LAST_OF_MATCH = the last row of a match without results,
+    #: ROW_OF_WINDOW = a row of a window without results.
     input: int = 0
     #: Of the writer's schema in its registry; None = the message names none.
     schema_id: int | None = None

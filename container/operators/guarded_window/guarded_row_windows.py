@@ -1,0 +1,79 @@
+"""GuardedRowWindowingOperator: windows of all rows that put these aside where their function fails, by `on_error`.
+
+Owner: the task thread. Taking a row calls the assigner alone: a row at which that fails leaves by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from yarrow.container.codegen.user_functions import load_function
+from yarrow.container.operators.base import OperatorContext
+from yarrow.container.operators.guarded_window.guarded_rows import GuardedRows
+from yarrow.container.operators.guarded_window.guarded_windows import GuardedWindowingOperator, Step
+from yarrow.container.operators.registry import runs
+from yarrow.container.operators.window.evicting_windows import (
+    CONTENTS_WITH_TIMES,
+    Evicting,
+    open_evicting_windows,
+)
+from yarrow.container.operators.window.window_contents import WindowContents
+from yarrow.container.operators.window.window_contexts import WindowEvictorContext
+from yarrow.container.operators.window.windowing_base import Result
+from yarrow.datastream.connectors.dead_letters import ROW_OF_WINDOW
+from yarrow.datastream.window import Evictor
+from yarrow.runtime.data.immutability import freeze_or_copy
+from yarrow.runtime.graph.window_spec import GuardedRowWindowOperator
+
+if TYPE_CHECKING:
+    from yarrow.container.operators.failed_records import FailedRecords
+
+
+class _KeepsAll(Evictor[Any, Any]):
+    """Removes nothing."""
+
+    def evict_before(self, elements: Any, size: int, window: Any, evictor_context: Any) -> None:
+        """Keep all."""
+
+    def evict_after(self, elements: Any, size: int, window: Any, evictor_context: Any) -> None:
+        """Keep all."""
+
+
+@runs(GuardedRowWindowOperator)
+class GuardedRowWindowingOperator(GuardedWindowingOperator):
+    """Runs windows that keep all rows with their times, also where no evictor asks for times: letters have them."""
+
+    def leave_out_by(self, failed: FailedRecords) -> None:
+        failed.take_also(ROW_OF_WINDOW, failed.type_of(0))
+        super().leave_out_by(failed)
+
+    @property
+    def _form_name(self) -> str:
+        return CONTENTS_WITH_TIMES
+
+    def _open_contents(self, context: OperatorContext) -> WindowContents[Any]:
+        spec, failed = self._spec, self.failed
+        assert failed is not None, "the program says on_error"
+        evictor = _KeepsAll() if spec.evictor is None else load_function(spec.evictor, self.name)
+        evicting = Evicting(evictor, WindowEvictorContext(self._timers, context.metric_group))
+        rows = open_evicting_windows(spec, context, self._form, self._combining, evicting)
+        return GuardedRows(rows, failed, None if context.environment.object_reuse else freeze_or_copy)
+
+    def _tried(self, windows: Sequence[Any], row: Any, stamp: int) -> list[Step]:
+        """Each window that takes the row. Raises what the assigner raises when windows merge."""
+        if self._merger is None:
+            return [Step(window, window, {}) for window in windows if not self._is_late(window)]
+        live, steps = self._merging_windows(), list[Step]()
+        for window in windows:
+            joined = live.copy()
+            actual, merges = joined.add(window, self._merger)
+            if not self._is_merged_late(actual, merges):
+                live = joined
+                steps.append(Step(window, window, {}))
+        return steps
+
+    def _taken(self, step: Step, row: Any, stamp: int, stale: set[Any]) -> Iterable[Result]:
+        self._at = step.window
+        takes = self._take if self._merger is None else self._take_merging
+        return takes(step.window, row, stamp) or ()
