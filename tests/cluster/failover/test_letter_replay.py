@@ -367,6 +367,66 @@ def test_pairs_of_a_join_in_batch(tmp_path: Path) -> None:
     assert "Dead letters: 4 replayed, 1 refused again, 0 skipped" in outcome.out
 
 
+#: A window of ten numbers fails that has a number which ends with an argument.
+_WINDOW_JOB = """
+import os, sys
+from yarrow.common import Encoder, Time, TimestampAssigner, Types, WatermarkStrategy
+from yarrow.datastream import StreamExecutionEnvironment
+from yarrow.datastream.connectors import DeadLetter
+from yarrow.datastream.connectors.file_system import FileSink
+from yarrow.datastream.functions import ProcessWindowFunction
+from yarrow.datastream.window import TumblingEventTimeWindows
+
+refused, out = sys.argv[1], os.path.abspath(sys.argv[2])
+
+
+class Numbered(TimestampAssigner):
+    def extract_timestamp(self, value, record_timestamp):
+        return value
+
+
+class Shown(ProcessWindowFunction):
+    def process(self, key, context, elements):
+        if any(str(number).endswith(refused) for number in elements):
+            raise ValueError(f"no {refused}")
+        yield f"{context.window().start} {key} {sorted(elements)}"
+
+
+def files(name):
+    return FileSink.for_row_format(f"{out}/{name}", Encoder.simple_string_encoder()).build()
+
+
+env = StreamExecutionEnvironment.get_execution_environment()
+env.set_parallelism(1).enable_checkpointing(100)
+strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(Numbered())
+numbers = env.from_sequence(0, 99).map(lambda number: number, Types.LONG())
+keyed = numbers.assign_timestamps_and_watermarks(strategy).key_by(lambda number: number % 2, Types.LONG())
+windows = keyed.window(TumblingEventTimeWindows.of(Time.milliseconds(10)))
+shown = windows.process(Shown(), Types.STRING()).uid("windows").on_error("dead_letter")
+shown.sink_to(files("rows"))
+shown.dead_letters().map(DeadLetter.to_json, Types.STRING()).sink_to(files("letters"))
+env.execute("numbers in windows")
+"""
+
+
+def test_rows_of_windows_make_the_same_windows(tmp_path: Path) -> None:
+    first = yarrow(tmp_path, "run", "job.py", "7", "out", program=_WINDOW_JOB)
+    assert first.status == 0, first.err
+    shown = lines_in(tmp_path / "out" / "rows")
+    assert len(shown) == 10
+    (tmp_path / "letters").write_text("".join(f"{line}\n" for line in lines_in(tmp_path / "out" / "letters")))
+    replay = ["letters", "job.py", "none", "again"]
+    outcome = yarrow(tmp_path, "replay-dead-letters", *replay, program=_WINDOW_JOB)
+    assert outcome.status == 0, outcome.err
+    windows = [
+        f"{start} {key} {[*range(start + key, start + 10, 2)]}"
+        for start in range(0, 100, 10)
+        for key in (0, 1)
+    ]
+    assert Counter(lines_in(tmp_path / "again" / "rows") + shown) == Counter(windows)
+    assert "Dead letters: 50 replayed, 0 refused again, 0 skipped" in outcome.out
+
+
 _CHAINED_JOB = """
 import os, sys
 from yarrow.common import Encoder, Types, WatermarkStrategy

@@ -15,7 +15,7 @@ from tests.support.free_ports import free_port
 from yarrow.cli.letter_replay.letter_input import LetterFiles, chosen
 from yarrow.cli.letter_replay.replay import EVERYTHING, LetterReplay, ReplaySettings
 from yarrow.client.errors import CommandError
-from yarrow.common import WatermarkStrategy
+from yarrow.common import Time, TimestampAssigner, WatermarkStrategy
 from yarrow.common.job_client import JobClient
 from yarrow.common.typeinfo import TypeInformation, Types
 from yarrow.common.types import Row
@@ -32,6 +32,7 @@ from yarrow.datastream.connectors.dead_letters import (
     PAIR_OF_INPUTS,
     RECORD_PICKLED,
     RECORD_TYPED,
+    ROW_OF_WINDOW,
     DeadLetter,
     LeftOutPair,
 )
@@ -39,6 +40,15 @@ from yarrow.datastream.connectors.file_source import FileSource
 from yarrow.datastream.connectors.hybrid_source import HybridSource
 from yarrow.datastream.connectors.socket.socket_text_source import SocketTextSource
 from yarrow.datastream.connectors.stream_format import StreamFormat
+from yarrow.datastream.functions import ProcessAllWindowFunction
+from yarrow.datastream.window import (
+    CountEvictor,
+    EventTimeSessionWindows,
+    Evictor,
+    SlidingEventTimeWindows,
+    TumblingEventTimeWindows,
+    WindowAssigner,
+)
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.data.serializers.serializers import serializer_for
 from yarrow.runtime.graph.executor import DetachedJobClient, LocalFile
@@ -315,6 +325,57 @@ def test_letters_of_pairs_that_no_join_takes_are_refused_by_name(tmp_path: Path)
 def test_letters_of_matches_are_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(CommandError, match="1 dead letters of 'parse' are of matches"):
         replayed(tmp_path, program(parsed), letter("parse", 1, Types.LONG(), input=LAST_OF_MATCH))
+
+
+class Whole(ProcessAllWindowFunction):  # type: ignore[type-arg]
+    def process(self, context: Any, elements: Any) -> list[int]:
+        return [len(elements)]
+
+
+class Timed(TimestampAssigner):
+    def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
+        number: int = value
+        return number
+
+
+def windows(assigner: WindowAssigner[Any, Any], evictor: Evictor[Any, Any] | None = None) -> Build:
+    def build(numbers: DataStream) -> None:
+        strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(Timed())
+        windowed = numbers.assign_timestamps_and_watermarks(strategy).window_all(assigner)
+        windowed = windowed if evictor is None else windowed.evictor(evictor)
+        windowed.process(Whole(), Types.LONG()).uid("windows").on_error("dead_letter")
+
+    return build
+
+
+@pytest.mark.parametrize(
+    "assigner",
+    [
+        TumblingEventTimeWindows.of(Time.milliseconds(10)),
+        EventTimeSessionWindows.with_gap(Time.milliseconds(10)),
+    ],
+)
+def test_rows_of_windows_make_them_again(tmp_path: Path, assigner: Any) -> None:
+    found = letter("windows", 5, Types.LONG(), input=ROW_OF_WINDOW, timestamp=5)
+    graph = replayed(tmp_path, program(windows(assigner)), found)
+    edges = node(graph, "dead letters of windows, input 4").out_edges
+    (edge,) = (each for each in edges if each.side_output is None)
+    target = node(graph, "windows")
+    assert (edge.target, edge.target_input) == (target.id, 0)
+    assert edge.partitioner == target.in_edges[0].partitioner
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        windows(SlidingEventTimeWindows.of(Time.milliseconds(10), Time.milliseconds(5))),
+        windows(TumblingEventTimeWindows.of(Time.milliseconds(10)), CountEvictor.of(2)),
+        lambda numbers: numbers.count_window_all(3).process(Whole()).uid("windows").on_error("skip"),
+    ],
+)
+def test_rows_that_would_make_other_windows_are_refused_by_name(tmp_path: Path, build: Build) -> None:
+    with pytest.raises(CommandError, match="are rows of windows whose function has failed"):
+        replayed(tmp_path, program(build), letter("windows", 5, Types.LONG(), input=ROW_OF_WINDOW))
 
 
 def test_letters_of_a_table_go_to_their_operator(tmp_path: Path) -> None:
