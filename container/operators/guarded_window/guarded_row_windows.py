@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from yarrow.container.codegen.user_functions import load_function
 from yarrow.container.operators.base import OperatorContext
 from yarrow.container.operators.guarded_window.guarded_rows import GuardedRows
-from yarrow.container.operators.guarded_window.guarded_windows import GuardedWindowingOperator, Step
+from yarrow.container.operators.guarded_window.guarded_windows import GuardedWindowingOperator, JoinedWindow
 from yarrow.container.operators.registry import runs
 from yarrow.container.operators.window.evicting_windows import (
     CONTENTS_WITH_TIMES,
@@ -60,20 +60,20 @@ class GuardedRowWindowingOperator(GuardedWindowingOperator):
         rows = open_evicting_windows(spec, context, self._form, self._combining, evicting)
         return GuardedRows(rows, failed, None if context.environment.object_reuse else freeze_or_copy)
 
-    def _tried(self, windows: Sequence[Any], row: Any, stamp: int) -> list[Step]:
+    def _tried(self, windows: Sequence[Any], row: Any, stamp: int) -> list[JoinedWindow]:
         """Each window that takes the row. Raises what the assigner raises when windows merge."""
         if self._merger is None:
-            return [Step(window, window, {}) for window in windows if not self._is_late(window)]
-        live, steps = self._merging_windows(), list[Step]()
+            return [JoinedWindow(window, window, {}) for window in windows if not self._is_late(window)]
+        live, steps = self._merging_windows(), list[JoinedWindow]()
         for window in windows:
             joined = live.copy()
             actual, merges = joined.add(window, self._merger)
             if not self._is_merged_late(actual, merges):
                 live = joined
-                steps.append(Step(window, window, {}))
+                steps.append(JoinedWindow(window, window, {}))
         return steps
 
-    def _taken(self, step: Step, row: Any, stamp: int, stale: set[Any]) -> Iterable[Result]:
+    def _taken(self, step: JoinedWindow, row: Any, stamp: int, stale: set[Any]) -> Iterable[Result]:
         self._at = step.window
         takes = self._take if self._merger is None else self._take_merging
         return takes(step.window, row, stamp) or ()

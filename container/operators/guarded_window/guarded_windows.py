@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from yarrow.container.operators.failed_records import FailedRecords
 
 
-class Step(NamedTuple):
+class JoinedWindow(NamedTuple):
     """A window that a row joins, and what follows from that."""
 
     window: Any
@@ -98,7 +98,7 @@ class GuardedWindowingOperator(WindowingOperator):
         if self._contents.values.perhaps_empty > MOST_EMPTY:
             self._drop_empty()
 
-    def _tried(self, windows: Sequence[Any], row: Any, stamp: int) -> list[Step]:
+    def _tried(self, windows: Sequence[Any], row: Any, stamp: int) -> list[JoinedWindow]:
         """Each window that takes the row, with its new content. Raises what the user's function raises."""
         contents = TriedContents(self._contents, self._content_copier, self.context.state.current_key)
         if self._merger is None:
@@ -107,7 +107,7 @@ class GuardedWindowingOperator(WindowingOperator):
                 for window in windows
                 if not self._is_late(window)
             ]
-        live, steps = self._merging_windows(), list[Step]()
+        live, steps = self._merging_windows(), list[JoinedWindow]()
         for window in windows:
             joined = live.copy()
             actual, merges = joined.add(window, self._merger)
@@ -118,15 +118,15 @@ class GuardedWindowingOperator(WindowingOperator):
                 contents.merge(merge.state_window, merge.merged_state_windows)
             state_window = live.state_window(actual)
             contents.add(state_window, row, stamp)
-            steps.append(Step(actual, state_window, contents.take_changes(), merges, live))
+            steps.append(JoinedWindow(actual, state_window, contents.take_changes(), merges, live))
         return steps
 
-    def _tried_in(self, window: Any, contents: TriedContents, row: Any, stamp: int) -> Step:
+    def _tried_in(self, window: Any, contents: TriedContents, row: Any, stamp: int) -> JoinedWindow:
         self._at = window
         contents.add(window, row, stamp)
-        return Step(window, window, contents.take_changes())
+        return JoinedWindow(window, window, contents.take_changes())
 
-    def _tried_anew(self, step: Step, row: Any, stamp: int) -> Changes:
+    def _tried_anew(self, step: JoinedWindow, row: Any, stamp: int) -> Changes:
         """The changes of a step, from what the steps before it have left. Raises what the user's function raises."""
         contents = TriedContents(self._contents, self._content_copier, self.context.state.current_key)
         for merge in step.merges:
@@ -134,7 +134,7 @@ class GuardedWindowingOperator(WindowingOperator):
         contents.add(step.state_window, row, stamp)
         return contents.take_changes()
 
-    def _taken(self, step: Step, row: Any, stamp: int, stale: set[Any]) -> Iterable[Result]:
+    def _taken(self, step: JoinedWindow, row: Any, stamp: int, stale: set[Any]) -> Iterable[Result]:
         """Writes what was tried, and asks the trigger.
 
         `stale`: state windows whose content is no longer the one that was tried, since a trigger has purged it.

@@ -92,8 +92,8 @@ def _found(
         )
     if index == ROW_OF_WINDOW and not node.spec.takes_rows_of_windows:
         raise CommandError(
-            f"The {number} dead letters of {uid!r} are rows of windows whose function has failed, and the windows of"
-            f" {node.name!r} would be others if these rows came again. Only tumbling windows and sessions of event time"
+            f"The {number} dead letters of {uid!r} are rows of windows whose function has failed. If they came again,"
+            f" {node.name!r} would make other windows of them. Only tumbling windows and sessions of event time"
             " with their default trigger and without an evictor take them. Choose other letters by --uid."
         )
     found = FoundTarget(node, target)
