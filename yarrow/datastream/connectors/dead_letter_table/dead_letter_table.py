@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from yarrow.datastream.connectors.dead_letter_table.letter_columns import (
+    ADDED_COLUMNS,
     DAY,
     LETTER_COLUMNS,
     LetterWriterFactory,
@@ -128,6 +129,8 @@ def _check_columns(files: FileSystem, path: str) -> None:
             raise InvalidProgramError(f"DeadLetterTable: {path} is no Parquet file: {error}") from error
     for field in LETTER_COLUMNS:
         there = found.field(field.name).type if field.name in found.names else None
+        if there is None and field.name in ADDED_COLUMNS:
+            continue
         if there is None or not _is_like(there, field.type):
             raise InvalidProgramError(
                 f"DeadLetterTable: {path} has {'no column' if there is None else f'the type {there} in column'}"

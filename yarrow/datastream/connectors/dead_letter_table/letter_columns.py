@@ -40,6 +40,8 @@ LETTER_COLUMNS: Final = pa.schema(
         ("row_times", pa.list_(pa.int64())),
     ]
 )
+#: The last columns, which files of earlier versions do not have.
+ADDED_COLUMNS: Final = ("row_times",)
 #: The column that the names of folders give.
 DAY: Final = "day"
 

@@ -8,8 +8,13 @@ from __future__ import annotations
 import pyarrow as pa
 
 from yarrow.common.typeinfo import TypeInformation
-from yarrow.datastream.connectors.dead_letter_table.letter_columns import LETTER_COLUMNS, letters_of_batch
+from yarrow.datastream.connectors.dead_letter_table.letter_columns import (
+    ADDED_COLUMNS,
+    LETTER_COLUMNS,
+    letters_of_batch,
+)
 from yarrow.datastream.connectors.dead_letters import DeadLetter
+from yarrow.datastream.formats.columnar_files import names_in
 from yarrow.datastream.formats.parquet import ParquetColumnarRowInputFormat
 
 
@@ -28,6 +33,16 @@ class LetterTableFormat(ParquetColumnarRowInputFormat):
         """Letters are rows."""
         return None
 
+    def columns_in(self, path: str, found: pa.Schema) -> list[str]:
+        """Return the columns of letters in a file. Raises FileFormatError for columns that each file has."""
+        wanted = [name for name in LETTER_COLUMNS.names if name in found.names or name not in ADDED_COLUMNS]
+        return names_in(path, found, wanted, self._is_case_sensitive)
+
     def records_of(self, path: str, batch: pa.RecordBatch) -> list[DeadLetter]:
         """Return the letters of a batch. Raises FileFormatError for a column of another type."""
+        absent = [field for field in LETTER_COLUMNS if field.name not in batch.schema.names]
+        if absent:
+            columns = [*batch.columns, *(pa.nulls(batch.num_rows, field.type) for field in absent)]
+            names = [*batch.schema.names, *(field.name for field in absent)]
+            batch = pa.RecordBatch.from_arrays(columns, names=names)
         return letters_of_batch(super().records_of(path, batch))

@@ -6,10 +6,16 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.unit.runtime.graph.programs import environment
+from yarrow.cli.letter_replay.letter_table_input import LetterTableInput
+from yarrow.client.errors import CommandError
+from yarrow.datastream.connectors.dead_letter_table import DeadLetterTable
 from yarrow.datastream.connectors.dead_letter_table.letter_columns import (
+    ADDED_COLUMNS,
     LETTER_COLUMNS,
     batch_of_letters,
     letters_of_batch,
@@ -17,6 +23,7 @@ from yarrow.datastream.connectors.dead_letter_table.letter_columns import (
 from yarrow.datastream.connectors.dead_letter_table.letter_table_format import LetterTableFormat
 from yarrow.datastream.connectors.dead_letters import DeadLetter
 from yarrow.datastream.connectors.file_format import FileSourceSplit
+from yarrow.runtime.config.settings import Settings
 
 TEXTS = st.text(max_size=5)
 LONGS = st.integers(-(2**63), 2**63 - 1)
@@ -85,3 +92,18 @@ def test_files_of_other_writers_are_read(tmp_path: Path) -> None:
         found = reader.read(10)
         assert found is not None and found.rows == [letter]
         reader.close()
+
+
+def test_files_of_earlier_versions_are_read(tmp_path: Path) -> None:
+    letter = DeadLetter("", -1, b"x", "no", operator="parse", headers=(("a", b"b"),), places=(1,))
+    rows = pa.Table.from_batches([batch_of_letters([letter])])
+    part = tmp_path / "day=2026-11-30" / "part-0"
+    part.parent.mkdir()
+    pq.write_table(rows.drop_columns([*ADDED_COLUMNS]), part)
+    config = Settings({}, "the test")
+    assert [each.letter for each in LetterTableInput(str(tmp_path), config).letters()] == [letter]
+    # The table takes further letters.
+    environment(1).from_collection([letter]).sink_to(DeadLetterTable(str(tmp_path)))
+    pq.write_table(rows.drop_columns(["places"]), part)
+    with pytest.raises(CommandError, match=r"the columns \['places'\] are not among"):
+        list(LetterTableInput(str(tmp_path), config).letters())
