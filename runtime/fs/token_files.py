@@ -1,15 +1,19 @@
 """Hadoop's token file of this process as it is written anew: fresh tokens take the places of older ones.
 
 Owner: each process that gets tokens for its container's file; blocking. Several Python processes of a Spark executor
-write the same file, so the token that HDFS has issued later stays. Readers see all of the old file or all of the new
-one. No text that leaves here names a token.
+write the same file, one at a time, so the token that HDFS has issued later stays. Readers see all of the old file or
+all of the new one. No text that leaves here names a token.
 """
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import logging
-from collections.abc import Iterable, Sequence
+import os
+from collections.abc import Iterable, Iterator, Sequence
 from functools import reduce
+from pathlib import Path
 
 from yarrow.runtime.fs.hadoop_tokens import (
     MAGIC,
@@ -60,6 +64,18 @@ def _later(one: HadoopToken, other: HadoopToken) -> HadoopToken:
     return other if first is not None and second is not None and second > first else one
 
 
+@contextlib.contextmanager
+def _alone_in(folder: Path) -> Iterator[None]:
+    """A block that one thread of all processes enters at a time, with the tokens of that folder."""
+    # On the folder itself: the file is replaced, and a lock of its own would stay behind.
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
 def take_tokens(content: bytes) -> None:
     """Puts the tokens of a file's content into the token file of this process, in place of those of the same services.
 
@@ -71,7 +87,8 @@ def take_tokens(content: bytes) -> None:
     if path is None:
         raise TokenFileError(f"{TOKEN_FILE_VARIABLE} is not set: this process has no token file to renew")
     try:
-        replace_whole(path, written_tokens(with_fresh(read_tokens(path), fresh)))
+        with _alone_in(path.parent):
+            replace_whole(path, written_tokens(with_fresh(read_tokens(path), fresh)))
     except OSError as error:
         raise TokenFileError(f"{path} cannot be renewed: {error.strerror or error}") from None
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
+import time
 from typing import Final
 
 import msgspec
@@ -18,9 +19,14 @@ from yarrow.container.batch.driver.task_messages import TokensSent, TokensWanted
 from yarrow.container.batch.spark.tasks.driver_address import DriverAddress
 from yarrow.container.protocol.errors import FrameError
 from yarrow.container.protocol.framing import FramedSocket
+from yarrow.runtime.common.retry_pauses import RetryPauses
 from yarrow.runtime.fs.hadoop_tokens import token_file
 from yarrow.runtime.fs.token_files import take_tokens_or_tell
 
+#: Seconds for which a driver is asked that does not answer, and the pauses between the questions.
+_ASK_SECONDS: Final = 1800.0
+_FIRST_PAUSE_SECONDS: Final = 1.0
+_LONGEST_PAUSE_SECONDS: Final = 60.0
 _log = logging.getLogger(__name__)
 _ANSWERS: Final[msgspec.msgpack.Decoder[ToTaskMessage]] = msgspec.msgpack.Decoder(ToTaskMessage)
 
@@ -32,28 +38,54 @@ def follow_tokens(driver: DriverAddress) -> None:
     """
     if not driver.is_elsewhere or token_file() is None:
         return
-    with contextlib.ExitStack() as failing:
-        try:
-            frames: FramedSocket[ToTaskMessage] = FramedSocket(driver.connect(), _ANSWERS)
-            failing.callback(frames.close)
-            frames.send(TokensWanted())
-            _take_next(frames)
-        except (OSError, FrameError) as error:
-            _log.warning("the driver's newest delegation tokens are not known: %s", error)
+    frames = None
+    try:
+        frames = _asked(driver)
+    except (OSError, FrameError) as error:
+        _log.warning("the driver's newest delegation tokens are not known yet: %s", error)
+    threading.Thread(target=_follow, args=(driver, frames), name="delegation tokens", daemon=True).start()
+
+
+def _asked(driver: DriverAddress) -> FramedSocket[ToTaskMessage]:
+    """A connection over which the newest tokens have come. Raises OSError and FrameError."""
+    frames: FramedSocket[ToTaskMessage] = FramedSocket(driver.connect(), _ANSWERS)
+    try:
+        frames.send(TokensWanted())
+        _take_next(frames)
+    except BaseException:
+        frames.close()
+        raise
+    return frames
+
+
+def _follow(driver: DriverAddress, frames: FramedSocket[ToTaskMessage] | None) -> None:
+    """Takes newer tokens, over a new connection when one breaks; None = the first one must still be opened."""
+    while True:
+        if frames is not None:
+            try:
+                with contextlib.closing(frames):
+                    while _take_next(frames):
+                        _log.info("new delegation tokens are in use")
+                return
+            except (OSError, FrameError) as error:
+                _log.warning("the connection for delegation tokens to the driver broke: %s", error)
+        frames = _asked_again(driver)
+        if frames is None:
             return
-        failing.pop_all()
-    threading.Thread(target=_follow, args=(frames,), name="delegation tokens", daemon=True).start()
 
 
-def _follow(frames: FramedSocket[ToTaskMessage]) -> None:
-    with contextlib.closing(frames):
+def _asked_again(driver: DriverAddress) -> FramedSocket[ToTaskMessage] | None:
+    """The next connection; None = the driver has not answered for long, so that its run has probably ended."""
+    pauses = RetryPauses(_ASK_SECONDS, _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS)
+    told: Exception | None = None
+    while (pause := pauses.next_seconds()) is not None:
+        time.sleep(pause)
         try:
-            while _take_next(frames):
-                _log.info("new delegation tokens are in use")
+            return _asked(driver)
         except (OSError, FrameError) as error:
-            _log.warning(
-                "no newer delegation tokens will come: the connection to the driver broke: %s", error
-            )
+            told = error
+    _log.warning("no newer delegation tokens will come: the driver does not answer: %s", told)
+    return None
 
 
 def _take_next(frames: FramedSocket[ToTaskMessage]) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from hypothesis import given
 
 from tests.unit.runtime.fs.test_hadoop_tokens import TOKENS, counted, number, protobuf, writable
+from yarrow.runtime.fs import token_files
 from yarrow.runtime.fs.hadoop_tokens import (
     HDFS_KIND,
     RM_KIND,
@@ -20,6 +22,7 @@ from yarrow.runtime.fs.hadoop_tokens import (
     read_tokens,
 )
 from yarrow.runtime.fs.token_files import take_tokens, take_tokens_or_tell, with_fresh, written_tokens
+from yarrow.runtime.fs.whole_files import replace_whole
 
 
 def token(service: str, password: bytes, kind: str = HDFS_KIND) -> HadoopToken:
@@ -78,6 +81,35 @@ def test_the_file_of_the_process_gets_fresh_tokens(
     ]
     assert path.stat().st_mode & 0o777 == 0o600
     assert [each.name for each in tmp_path.iterdir()] == [path.name]
+
+
+def waits_for(folder: Path) -> bool:
+    """Whether somebody waits for a lock of that folder, as the kernel tells it."""
+    inode = f":{folder.stat().st_ino} "
+    return any("->" in line and inode in line for line in Path("/proc/locks").read_text().splitlines())
+
+
+def test_of_two_processes_at_once_the_later_token_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second one comes when the first has read the file and has not written it."""
+    path = tmp_path / "container_tokens"
+    path.write_bytes(written_tokens([issued(50)]))
+    monkeypatch.setenv(TOKEN_FILE_VARIABLE, str(path))
+    second = threading.Thread(target=take_tokens, args=(written_tokens([issued(70)]),))
+
+    def replace_late(path: Path, data: bytes) -> None:
+        if second.ident is None:
+            second.start()
+            pause = threading.Event()
+            while second.is_alive() and not waits_for(tmp_path):
+                pause.wait(0.001)
+        replace_whole(path, data)
+
+    monkeypatch.setattr(token_files, "replace_whole", replace_late)
+    take_tokens(written_tokens([issued(60)]))
+    second.join()
+    assert [each.issued_ms() for each in read_tokens(path)] == [70]
 
 
 def test_tokens_that_cannot_be_taken_leave_the_file_and_are_told(

@@ -16,7 +16,8 @@ from tests.unit.container.batch.spark.tasks.test_driver_address import Heard, jo
 from yarrow.container.batch.driver.newest_tokens import NewestTokens, NumberedTokens
 from yarrow.container.batch.driver.task_messages import TokensSent, TokensWanted, ToTaskMessage
 from yarrow.container.batch.spark.task_server import AttemptListener, EntranceForOtherHosts, TaskServer, _shut
-from yarrow.container.batch.spark.tasks.driver_address import DriverOnThisHost
+from yarrow.container.batch.spark.tasks import executor_tokens
+from yarrow.container.batch.spark.tasks.driver_address import DriverAddress, DriverOnThisHost
 from yarrow.container.batch.spark.tasks.executor_tokens import _follow, follow_tokens
 from yarrow.container.protocol.framing import HEADER, FramedSocket
 from yarrow.runtime.common.clock import SystemClock
@@ -142,15 +143,67 @@ def test_the_driver_closes_the_connection_of_a_process_that_has_ended() -> None:
         server.close()
 
 
-def test_a_connection_that_breaks_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    own, driver = socket.socketpair()
-    with driver:
-        driver.sendall(HEADER.pack(9))
-    decoder: msgspec.msgpack.Decoder[ToTaskMessage] = msgspec.msgpack.Decoder(ToTaskMessage)
+class Breaking:
+    """The address of a driver with whom the first connection breaks, or cannot be made."""
+
+    is_elsewhere = True
+
+    def __init__(self, driver: DriverAddress, *, answers: bool) -> None:
+        self._driver = driver
+        self._answers = answers
+        self.asked = 0
+        #: The driver's end of the first one, which stays open for the question.
+        self.end: socket.socket | None = None
+
+    def connect(self) -> socket.socket:
+        self.asked += 1
+        if self.asked > 1:
+            return self._driver.connect()
+        if not self._answers:
+            raise ConnectionRefusedError("nobody listens")
+        own, self.end = socket.socketpair()
+        body = msgspec.msgpack.encode(TokensSent(content=b""))
+        self.end.sendall(HEADER.pack(len(body)) + body + HEADER.pack(9))
+        self.end.shutdown(socket.SHUT_WR)
+        return own
+
+
+@pytest.mark.parametrize("answers", [True, False])
+def test_a_connection_that_breaks_is_opened_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, answers: bool
+) -> None:
+    monkeypatch.setattr(executor_tokens, "_FIRST_PAUSE_SECONDS", 0.01)
+    file = tmp_path / "container_tokens"
+    file.write_bytes(written_tokens([token(b"of the start")]))
+    monkeypatch.setenv(TOKEN_FILE_VARIABLE, str(file))
+    tokens = NewestTokens()
+    entrance = EntranceForOtherHosts("127.0.0.1", "127.0.0.1", job(), SystemClock())
+    server = TaskServer(entrance, cast(AttemptListener, Heard()), tokens)
+    server.start()
+    breaking = Breaking(entrance.address, answers=answers)
+    try:
+        with caplog.at_level(logging.WARNING):
+            follow_tokens(cast(DriverAddress, breaking))
+            tokens.put(written_tokens([token(b"newer")]))
+            until_file_has(file, token(b"newer"))
+    finally:
+        server.close()
+        if breaking.end is not None:
+            breaking.end.close()
+    assert breaking.asked == 2
+    assert ("broke" if answers else "not known yet") in caplog.text
+
+
+def test_a_driver_that_answers_no_more_is_given_up(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(executor_tokens, "_FIRST_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(executor_tokens, "_ASK_SECONDS", 0.1)
+    entrance = EntranceForOtherHosts("127.0.0.1", "127.0.0.1", job(), SystemClock())
+    entrance.server.close()
     with caplog.at_level(logging.WARNING):
-        _follow(FramedSocket(own, decoder))
+        _follow(entrance.address, None)
     assert "no newer delegation tokens will come" in caplog.text
-    assert own.fileno() == -1
 
 
 def test_a_task_on_the_drivers_host_asks_for_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
