@@ -139,6 +139,8 @@ class CheckpointLink:
         #: Running and finished tasks of each vertex at the last `observe`.
         self._seen: tuple[tuple[int, int], ...] = ()
         self._over = False
+        #: The failure names the checkpoint that stays.
+        self._told_place = False
         #: The flags of the last `on_changed`.
         self._told = CheckpointFlags()
         #: Tasks are restarting: the checkpoint from which they begin counts as a restore.
@@ -194,8 +196,11 @@ class CheckpointLink:
             if not self._over:
                 self._over = True
                 self._storage.job_is_over()
-                self._tell_where_to_go_on()
                 self.handle(JobEndEvent(f"the job is {status.value}"))
+            if status is JobStatus.FAILED and not self._told_place:
+                # Not before: a job that is cancelled while it fails may lose its checkpoints.
+                self._told_place = True
+                self._tell_where_to_go_on()
             return
         seen = tuple(
             (vertex.counts[ExecutionState.RUNNING], vertex.counts[ExecutionState.FINISHED])

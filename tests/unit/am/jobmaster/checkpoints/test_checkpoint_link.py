@@ -319,6 +319,22 @@ def test_a_final_failure_keeps_the_last_checkpoint_and_says_where_it_is(
     with_job(tmp_path, body)
 
 
+def test_a_job_that_is_cancelled_while_it_fails_for_good_promises_no_checkpoint(tmp_path: Path) -> None:
+    async def body(job: Job) -> None:
+        await job.take()
+        graph = job.scheduling.graph
+        graph.failure = FailureCause(
+            exception_name="Lost", message="rows are lost", stacktrace="Lost: rows are lost", is_final=True
+        )
+        graph.transition(JobStatus.FAILING, "rows are lost")
+        job.link.observe()
+        await job.ends(JobStatus.CANCELED)
+        assert not (tmp_path / JOB.job_id).exists(), "its retention deletes the checkpoint"
+        assert graph.failure.message == "rows are lost"
+
+    with_job(tmp_path, body)
+
+
 def test_what_cannot_be_deleted_at_the_end_is_left_to_be_tried_again(tmp_path: Path) -> None:
     async def body(job: Job) -> None:
         pointer = Path(await job.take())
