@@ -22,7 +22,7 @@ from yarrow.container.launch.process_start import (
     worker_environment,
 )
 from yarrow.container.launch.worker_launcher import RunningWorker, SpawnLauncher, WorkerExit, WorkerLauncher
-from yarrow.container.protocol.errors import TemplateLostError, WorkerStartError
+from yarrow.container.protocol.errors import EngineNotImportedError, TemplateLostError, WorkerStartError
 from yarrow.container.protocol.worker_protocol import (
     ForkWorker,
     MessageFromTemplate,
@@ -36,6 +36,8 @@ from yarrow.runtime.common.ids import WorkerID
 _PACKET_BYTES = 64 * 1024
 #: Seconds between the end of the control socket and SIGKILL: the template has nothing to save.
 _END_GRACE = 2.0
+#: Most bytes of a template's output that an error tells.
+_LONGEST_OUTPUT = 8_000
 _ENCODER = msgspec.msgpack.Encoder()
 _DECODER: msgspec.msgpack.Decoder[MessageFromTemplate] = msgspec.msgpack.Decoder(MessageFromTemplate)
 
@@ -144,6 +146,8 @@ class TemplateLauncher:
         """
         self._settings = settings
         self._raw_output = raw_output
+        #: Size of the file when the present template was started.
+        self._raw_start = 0
         self._started = started
         self._template: _TemplateProcess | None = None
         self._closed = False
@@ -164,7 +168,32 @@ class TemplateLauncher:
         try:
             return await self._fork(worker_id, process_name, raw_output)
         except TemplateLostError:
+            pass
+        try:
             return await self._fork(worker_id, process_name, raw_output)
+        except TemplateLostError as lost:
+            template = self._template
+            if template is not None and not template.ready and await self._status_of(template) > 0:
+                raise EngineNotImportedError("the template process", self._output_since_start()) from lost
+            raise
+
+    async def _status_of(self, template: _TemplateProcess) -> int:
+        """The exit status of a template that has gone; below 0 = it was killed, or does not end."""
+        loop = asyncio.get_running_loop()
+        try:
+            return await loop.run_in_executor(None, template.process.wait, _END_GRACE)
+        except subprocess.TimeoutExpired:
+            return -1
+
+    def _output_since_start(self) -> str:
+        """The end of what the present template has written."""
+        try:
+            with open(f"/dev/fd/{self._raw_output}", "rb") as file:
+                size = os.fstat(self._raw_output).st_size
+                file.seek(max(self._raw_start, size - _LONGEST_OUTPUT))
+                return file.read(_LONGEST_OUTPUT).decode(errors="replace")
+        except OSError as error:
+            return f"its output cannot be read: {error}"
 
     async def _fork(
         self, worker_id: WorkerID, process_name: str, raw_output: int
@@ -193,6 +222,8 @@ class TemplateLauncher:
 
     def _take_over_or_execute(self) -> _TemplateProcess:
         started, self._started = self._started, None
+        if started is None:
+            self._raw_start = os.fstat(self._raw_output).st_size
         try:
             started = started or execute_template(self._settings, self._raw_output)
         except OSError as error:

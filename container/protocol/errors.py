@@ -23,6 +23,18 @@ class UnfitInterpreterError(WorkerStartError):
     """Workers cannot run in the interpreter that the job brings: no other slot or start would help."""
 
 
+class EngineNotImportedError(WorkerStartError):
+    """A worker's process cannot import the engine: no other start in this environment would help."""
+
+    def __init__(self, who: str, output: str) -> None:
+        """`who` tried it; `output` is the end of what its process has written, with a traceback."""
+        last = output.strip().rpartition("\n")[2] or "its output says nothing"
+        super().__init__(
+            f"{who} cannot import the engine: {last}. Repair the environment of the workers ({sys.executable})"
+        )
+        self.output = output
+
+
 class MissingModuleError(InvalidProgramError):
     """A worker cannot import a module that the code of its job needs: no restart would help."""
 

@@ -15,6 +15,7 @@ import msgspec
 
 from yarrow.container.launch.worker_launcher import WorkerExit
 from yarrow.container.protocol.errors import (
+    EngineNotImportedError,
     SlotNotFoundError,
     UnfitInterpreterError,
     WorkerStartError,
@@ -25,7 +26,7 @@ from yarrow.container.protocol.worker_protocol import (
 )
 from yarrow.container.supervisor.job_checkpoints import JobCheckpoints
 from yarrow.container.supervisor.job_connection import FailedSlot, JobConnection
-from yarrow.container.supervisor.lost_worker import lost_worker_cause
+from yarrow.container.supervisor.lost_worker import import_failure, lost_worker_cause
 from yarrow.container.supervisor.output_files import OutputFiles
 from yarrow.container.supervisor.slot_table import SlotTable, TaskExecutorSlot, TaskExecutorSlotState
 from yarrow.container.supervisor.slot_tasks import SlotTasks
@@ -226,18 +227,28 @@ class JobSlots:
         unwanted = slot.state is TaskExecutorSlotState.RELEASING
         _log.log(logging.INFO if unwanted else logging.ERROR, "slot %d: %s", index, error)
         if not unwanted and job is not None:
-            is_final = isinstance(error, UnfitInterpreterError)
-            kind = UnfitInterpreterError if is_final else WorkerStartError
-            name = f"{kind.__module__}.{kind.__qualname__}"
-            cause = FailureCause(
-                exception_name=name, message=str(error), stacktrace=f"{name}: {error}", is_final=is_final
-            )
-            job.report(FailedSlot(allocation_id, cause))
+            job.report(FailedSlot(allocation_id, self._start_cause(error)))
         self.table.release(allocation_id, str(error))
         if self.workers.get(index) is None:
             self._freed(allocation_id)
         if isinstance(error, FileNotFoundError):
             self._observer.on_files_gone(error)
+
+    def _start_cause(self, error: Exception) -> FailureCause:
+        kind = type(error) if isinstance(error, WorkerStartError) else WorkerStartError
+        name = f"{kind.__module__}.{kind.__qualname__}"
+        output = error.output.strip() if isinstance(error, EngineNotImportedError) else ""
+        return FailureCause(
+            exception_name=name,
+            message=str(error),
+            stacktrace="\n".join(filter(None, [output, f"{name}: {error}"])),
+            is_final=self._would_fail_anywhere(error),
+        )
+
+    def _would_fail_anywhere(self, error: Exception) -> bool:
+        """Whether no other slot would help. On another host the environment might be whole."""
+        is_everywhere = isinstance(error, EngineNotImportedError) and self.workers.are_of_one_client
+        return is_everywhere or isinstance(error, UnfitInterpreterError)
 
     def _check_accepted(self, allocation_id: AllocationID) -> None:
         slot = self.table.find(allocation_id)
@@ -311,7 +322,11 @@ class JobSlots:
         self.reports.forget(slot)
         allocation_id = slot.owner.allocation_id
         job = self._jobs.get(slot.owner.job_id)
-        cause = lost_worker_cause(slot.index, end, slot.tasks, call, tail, worker.end_cause)
+        failed = None if worker.is_ready else import_failure(f"the worker of slot {slot.index}", tail)
+        if failed is not None:
+            cause = self._start_cause(failed)
+        else:
+            cause = lost_worker_cause(slot.index, end, slot.tasks, call, tail, worker.end_cause)
         if slot.state is TaskExecutorSlotState.ACTIVE or slot.tasks:
             _log.log(logging.WARNING if slot.tasks else logging.INFO, "%s", cause.message)
         if job is not None:

@@ -92,6 +92,11 @@ class SlotWorkers:
     def __iter__(self) -> Iterator[SlotWorker]:
         return iter(tuple(self._by_slot.values()))
 
+    @property
+    def are_of_one_client(self) -> bool:
+        """Whether they belong to a cluster in a client's process, whose TaskExecutors share its environment."""
+        return self._settings.forward_logs
+
     def data_port(self) -> int:
         """The lowest TCP port on which a worker accepts data connections; -1 = none does."""
         ports = [worker.handle.data_port for worker in self]
