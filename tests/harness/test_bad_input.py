@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from tests.support.worker_harness import JobFailedInHarness, WorkerHarness
@@ -14,6 +16,7 @@ from yarrow.datastream import OutputTag, StreamExecutionEnvironment
 from yarrow.datastream.connectors import DEAD_LETTERS
 from yarrow.datastream.connectors.file_system import FileSource
 from yarrow.datastream.formats.json import JsonLinesFormat
+from yarrow.datastream.formats.parquet import ParquetColumnarRowInputFormat
 from yarrow.runtime.graph.job_graph import JobGraph, UserCode
 
 PERSON = Types.ROW_NAMED(["name", "age"], [Types.STRING(), Types.INT()])
@@ -105,6 +108,40 @@ def test_past_its_bound_the_job_fails(tmp_path: Path, bounds: dict[str, Any], ex
         pytest.raises(JobFailedInHarness, match=f"(?s){expected}"),
     ):
         harness.run(env.get_job_graph())
+
+
+@pytest.mark.parametrize("bounds", [{}, {"max_share": 0.3}, {"max_per_minute": 12}])
+def test_rows_of_a_damaged_block_count_one_by_one(tmp_path: Path, bounds: dict[str, Any]) -> None:
+    options: dict[str, Any] = {"row_group_size": 10, "use_dictionary": False, "write_page_checksum": True}
+    pq.write_table(
+        pa.table({"n": [f"{n}" for n in range(100, 130)]}), tmp_path / "in", compression="none", **options
+    )
+    damaged = bytearray((tmp_path / "in").read_bytes())
+    damaged[damaged.find(b"115")] ^= 1
+    (tmp_path / "in").write_bytes(damaged)
+    env = StreamExecutionEnvironment.get_execution_environment()
+    env.set_parallelism(1)
+    builder = FileSource.for_bulk_file_format(
+        ParquetColumnarRowInputFormat(pa.schema([("n", pa.int64())])), str(tmp_path / "in")
+    )
+    source = builder.on_error("skip", **bounds).build()
+    env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers").to_rows().map(
+        lambda row: str(row.n)
+    ).print()
+    with WorkerHarness(1, processes=False) as harness:
+        if "max_share" in bounds:
+            with pytest.raises(JobFailedInHarness, match="could not read 10 of the latest 30 records"):
+                harness.run(env.get_job_graph())
+            return
+        harness.run(env.get_job_graph())
+        assert sorted(harness.output) == [str(n) for n in range(100, 130) if n // 10 != 11]
+        counts = [
+            value
+            for metrics in harness.final_metrics.values()
+            for name, value in metrics.items()
+            if name.endswith("numRecordsInErrors")
+        ]
+    assert counts == [10.0]
 
 
 def test_below_its_bound_the_job_goes_on(tmp_path: Path) -> None:

@@ -254,8 +254,11 @@ class ReadingSource(SourceHead):
         before = reader.bytes_read() if counts else 0
         found = self._taken(reader.poll(max_rows))
         if isinstance(found, SourceRecords):
-            # A record that cannot be read was read, too.
-            rate.use(len(found.rows) + found.num_errors, reader.bytes_read() - before if counts else 0)
+            # A record that cannot be read was read, too. Of a block that was left out, nobody has read the rows.
+            rate.use(
+                len(found.rows) + min(found.num_errors, max_rows),
+                reader.bytes_read() - before if counts else 0,
+            )
         return found
 
     def _limit(self, limited: bool) -> None:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyarrow.dataset import dataset
 
@@ -12,11 +15,13 @@ from tests.support.failing_functions import FailsOnceBehindACheckpoint
 from yarrow.common import Encoder
 from yarrow.common.restart_strategy import RestartStrategies
 from yarrow.common.typeinfo import Types
-from yarrow.datastream import StreamExecutionEnvironment
-from yarrow.datastream.connectors import DeadLetter
+from yarrow.common.watermark_strategy import WatermarkStrategy
+from yarrow.datastream import OutputTag, StreamExecutionEnvironment
+from yarrow.datastream.connectors import DEAD_LETTERS, DeadLetter
 from yarrow.datastream.connectors.dead_letter_table import DeadLetterTable
 from yarrow.datastream.connectors.dead_letter_table.letter_columns import letters_of_batch
-from yarrow.datastream.connectors.file_system import FileSink
+from yarrow.datastream.connectors.file_system import FileSink, FileSource
+from yarrow.datastream.formats.parquet import ParquetColumnarRowInputFormat
 from yarrow.embedded.mini_cluster import mini_cluster
 from yarrow.runtime.data.serializers.serializers import serializer_for
 
@@ -43,6 +48,47 @@ def test_letters_of_a_function_come_once_over_a_failure(tmp_path: Path) -> None:
         found = sorted(rows)
     expected = [f"ValueError: no {n}" if n % 10 == 3 else str(n) for n in range(1, ROWS + 1)]
     assert found == sorted(expected)
+    assert (tmp_path / "failed").exists()
+
+
+def damaged_files(folder: Path) -> None:
+    """40000 rows in three files; the second file has a damaged row group and two values that are no numbers."""
+    folder.mkdir()
+    for number in range(3):
+        first = number * 15_000
+        texts = [str(n) if n not in (15_007, 29_999) else f"<{n}>" for n in range(first, first + 15_000)]
+        table = pa.table({"n": texts[: ROWS - first], "t": ["text"] * len(texts[: ROWS - first])})
+        options: dict[str, Any] = {
+            "row_group_size": 1000,
+            "use_dictionary": False,
+            "write_page_checksum": True,
+        }
+        pq.write_table(table, folder / str(number), compression="none", **options)
+    (folder / "none").write_bytes(b"nonsense")
+    damaged = bytearray((folder / "1").read_bytes())
+    damaged[damaged.find(b"20123")] ^= 1
+    (folder / "1").write_bytes(damaged)
+
+
+def test_letters_of_damaged_files_come_once_over_a_failure(tmp_path: Path) -> None:
+    damaged_files(tmp_path / "in")
+    env = StreamExecutionEnvironment.get_execution_environment()
+    env.set_parallelism(2).enable_checkpointing(20)
+    env.set_restart_strategy(RestartStrategies.fixed_delay_restart(5, 10))
+    file_format = ParquetColumnarRowInputFormat(pa.schema([("n", pa.int64())]), columnar=False)
+    builder = FileSource.for_bulk_file_format(file_format, str(tmp_path / "in"))
+    source = builder.on_error("dead_letter", max_share=0.5).build()
+    numbers = env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers").uid("numbers of files")
+    letters = numbers.get_side_output(OutputTag(DEAD_LETTERS))
+    told = letters.map(lambda letter: f"{Path(letter.split).name} {letter.position} {letter.operator}")
+    both = (
+        numbers.map(lambda row: str(row.n)).union(told).map(FailsOnceBehindACheckpoint(tmp_path / "failed"))
+    )
+    with mini_cluster(processes=False), both.execute_and_collect() as rows:
+        found = sorted(rows)
+    bad = {15_007, 29_999, *range(20_000, 21_000)}
+    places = [f"{place} numbers of files" for place in ("1 8", "1 15000", "1 5001", "none 0")]
+    assert found == sorted([*(str(n) for n in range(ROWS) if n not in bad), *places])
     assert (tmp_path / "failed").exists()
 
 

@@ -120,8 +120,8 @@ def _source_of(node: StreamNode, uid: str, number: int) -> bytes:
         if source.letter_reader() is not None:
             return reading[0]
     raise CommandError(
-        f"{node.name!r} cannot read the {number} dead letters of {uid!r} again: only sources of single records (text,"
-        " CSV, JSON lines, Kafka) can."
+        f"{node.name!r} cannot read the {number} dead letters of {uid!r} again: only those of this package's formats of"
+        " files, and Kafka, can."
     )
 
 
@@ -157,10 +157,14 @@ def _problem(
     found: PlacedLetter, target: LetterTarget, read: ReadLetter | None, source: Source[Any, Any] | None
 ) -> str | None:
     letter = found.letter
-    if (letter.encoding == RECORD_BYTES) is not (target.source is not None):
-        kind = "a source" if letter.encoding == RECORD_BYTES else "a function or a sink"
+    of_source = letter.encoding == RECORD_BYTES or bool(letter.system)
+    if of_source is not (target.source is not None):
+        kind = "a source" if of_source else "a function or a sink"
         return f"they come from {kind}, and the operator of this uid is none."
     if source is not None:
+        if letter.encoding == RECORD_SHOWN:
+            # It tells of a file or a block of which no bytes are there; the job counts it.
+            return None
         refusal = source.letter_refusal(letter)
         return None if refusal is None else f"{refusal}."
     if read is None or letter.encoding == RECORD_SHOWN:

@@ -117,7 +117,7 @@ class FileFormat(ABC, Generic[T]):
     splittable: bool = False
     #: Whether the format reads through a decompressor chosen by the file name (.gz, .bz2, .xz).
     decompresses: bool = False
-    #: Whether one record that cannot be read leaves the others readable.
+    #: Whether what cannot be read, a record or a block of records, leaves the others readable.
     reads_single_records: bool = False
     #: Whether readers count the bytes of rows by `bytes_of_rows`: a FileSource then takes a rate limit in bytes.
     counts_bytes: bool = False

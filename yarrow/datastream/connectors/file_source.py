@@ -214,6 +214,8 @@ class FileSource(Source[T, FileSourceSplit], Generic[T]):
         """The format of files whose columns leave the source as they are."""
         # A class of the user's may read otherwise.
         is_plain = type(self) is FileSource and self._discovery_seconds is None
+        # A scanner would fail at what the readers leave out.
+        is_plain = is_plain and self.errors.policy is ErrorPolicy.FAIL
         return self._format.scanned_as if is_plain else None
 
     def scanned_bytes(self) -> int:

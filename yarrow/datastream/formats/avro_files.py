@@ -14,6 +14,7 @@ from typing import Any, BinaryIO
 
 from yarrow.common.serialization import BulkWriter, BulkWriterFactory
 from yarrow.common.typeinfo import TypeInformation
+from yarrow.common.values.error_handling import ErrorPolicy
 from yarrow.datastream.connectors.base import SourceRecords
 from yarrow.datastream.connectors.file_format import (
     BulkFormat,
@@ -21,15 +22,30 @@ from yarrow.datastream.connectors.file_format import (
     FilePosition,
     FileReader,
     FileSourceSplit,
+    RecordParser,
 )
 from yarrow.datastream.formats.avro_resolution import ReaderSchema, differing_meaning
 from yarrow.datastream.formats.avro_schema import AvroSchema, GenericRecordAvroTypeInfo, avro_library, type_of
 from yarrow.datastream.formats.avro_values import AvroValueError, writer_values
-from yarrow.runtime.common.errors import InvalidProgramError
+from yarrow.datastream.formats.blocks.avro_damage import (
+    MARKER_BYTES,
+    DamagedRecord,
+    block_extent,
+    file_of_record,
+    find_marker,
+    read_one_by_one,
+)
+from yarrow.datastream.formats.blocks.left_out import (
+    BlockRows,
+    LeavesOut,
+    LeftOut,
+    WatchedStream,
+    letter_parser,
+    tolerant_reader,
+)
+from yarrow.runtime.common.errors import InvalidProgramError, UnsupportedFeatureError
 from yarrow.runtime.fs.registry import file_system_for
 
-_MARKER_BYTES = 16
-_SEARCH_BYTES = 1 << 16
 #: Codecs that need no further library.
 _CODECS = ("null", "deflate", "bzip2", "xz")
 
@@ -44,6 +60,7 @@ class AvroBulkFormat(BulkFormat[dict[str, Any]]):
 
     splittable = True
     counts_bytes = True
+    reads_single_records = True
 
     def __init__(self, schema: AvroSchema | None = None) -> None:
         self._schema = schema
@@ -59,14 +76,29 @@ class AvroBulkFormat(BulkFormat[dict[str, Any]]):
 
     def create_reader(self, split: FileSourceSplit) -> FileReader:
         """A reader of blocks."""
-        return _BlockReader(split, self._schema)
+        declared = None if self._schema is None else ReaderSchema(self._schema)
+        policy = self.errors.policy
+        if policy is ErrorPolicy.FAIL:
+            return _BlockReader(split, declared)
+        leaves_out = LeavesOut(policy, split.path)
+        return tolerant_reader(
+            split, leaves_out, lambda stream: _TolerantBlockReader(split, declared, stream, leaves_out)
+        )
+
+    def record_parser(self, path: str) -> RecordParser:
+        """Return what reads records of letters, each of which is an Avro file of its own."""
+        declared = None if self._schema is None else ReaderSchema(self._schema)
+        return letter_parser(self.errors.policy, lambda raw: _records_of_file(path, raw, declared))
 
 
 class _BlockReader(FileReader):
-    def __init__(self, split: FileSourceSplit, schema: AvroSchema | None) -> None:
+    def __init__(
+        self, split: FileSourceSplit, declared: ReaderSchema | None, stream: BinaryIO | None = None
+    ) -> None:
+        """`stream`: the open file; None = the reader opens it."""
         self._split = split
-        self._declared = None if schema is None else ReaderSchema(schema)
-        self._stream = file_system_for(split.path).open(split.path)
+        self._declared = declared
+        self._stream = file_system_for(split.path).open(split.path) if stream is None else stream
         try:
             self._blocks = self._opened()
             self._marker_end = self._stream.tell()
@@ -108,42 +140,22 @@ class _BlockReader(FileReader):
     def close(self) -> None:
         self._stream.close()
 
-    def _opened(self) -> Iterator[Any]:
+    def _opened(self) -> Any:
         """Reads the head of the file; returns its blocks, which are read from where the stream stands then."""
-        library = avro_library()
-        try:
-            blocks = library.block_reader(
-                self._stream, None if self._declared is None else self._declared.parsed
-            )
-            written = None if self._declared is None else type_of(blocks.writer_schema)
-        except Exception as error:  # the head is data: its damage shows in any way
-            raise FileFormatError(f"{self._split.path} is no Avro file: {error}") from error
-        if self._declared is not None and written is not None:
-            found = differing_meaning(written, self._declared.root)
-            if found is not None:
-                raise FileFormatError(
-                    f"{self._split.path}: field {found.path!r} is of type {found.written} in the file and of"
-                    f" {found.declared} in the program's schema; declare the type of the file"
-                )
-        return blocks  # type: ignore[no-any-return]
+        return _blocks_of(self._split.path, self._stream, self._declared)
 
     def _first_block(self) -> int:
         """Return the byte at which the first block of the split begins; the end of the split or more = it has none."""
         if self._split.offset <= self._marker_end:
             return self._marker_end
-        self._stream.seek(self._marker_end - _MARKER_BYTES)
-        marker = self._stream.read(_MARKER_BYTES)
         # A marker right before the split ends the last block of the split before.
-        start = self._split.offset - _MARKER_BYTES
-        self._stream.seek(start)
-        window = b""
-        while start + len(window) < self._split.end and (more := self._stream.read(_SEARCH_BYTES)):
-            window += more
-            if (found := window.find(marker)) >= 0:
-                return start + found + _MARKER_BYTES
-            start += max(0, len(window) - _MARKER_BYTES + 1)
-            window = window[-_MARKER_BYTES + 1 :]
-        return self._split.end
+        start = self._split.offset - MARKER_BYTES
+        return find_marker(self._stream, self._marker(), start, self._split.end)
+
+    def _marker(self) -> bytes:
+        """Return the marker of the file."""
+        self._stream.seek(self._marker_end - MARKER_BYTES)
+        return self._stream.read(MARKER_BYTES)
 
     def _load(self) -> bool:
         """Reads the next block; False at the end of the split."""
@@ -178,6 +190,132 @@ class _BlockReader(FileReader):
                 f" {type(error).__name__}: {error}"
             ) from error
         return rows if self._declared is None else self._declared.finished(rows)
+
+
+class _TolerantBlockReader(_BlockReader):
+    """Leaves out blocks that are damaged, and records that do not fit the schema of the program.
+
+    A block is decoded as a whole before its first record leaves. Positions count records that were left out as records
+    that were handed out.
+    """
+
+    def __init__(
+        self,
+        split: FileSourceSplit,
+        declared: ReaderSchema | None,
+        stream: BinaryIO,
+        leaves_out: LeavesOut,
+    ) -> None:
+        super().__init__(split, declared, stream)
+        assert isinstance(stream, WatchedStream)
+        self._watched: WatchedStream = stream
+        self._leaves_out = leaves_out
+        #: The records of the present block; None = the next one has to be read.
+        self._block: BlockRows | None = None
+
+    def read(self, max_rows: int) -> SourceRecords | None:
+        """Return records of the present block, with the letters between them."""
+        while self._block is None or self._block.is_read:
+            if self._block is not None:
+                self._block, self._offset = None, self._block_end
+            if self._offset >= self._split.end or not self._next_block():
+                self._offset = max(self._offset, self._split.end)
+                return None
+        records = self._block.take(max_rows, self._split.id)
+        self._returned = len(records.rows)
+        return records
+
+    def position(self) -> FilePosition:
+        return FilePosition(self._offset, self._skip if self._block is None else self._block.passed)
+
+    def _next_block(self) -> bool:
+        """Read the block at the present byte, or what can be read of it; False at the end of the file."""
+        try:
+            block = next(self._blocks, None)
+            if block is None:
+                return False
+            self._block_end = self._offset + block.size
+            self._row_bytes = block.size / max(1, block.num_records)
+            self._block = self._rows_of(block)
+        except Exception as error:  # blocks are data: their damage shows in any way
+            self._watched.require_damage(error)
+            self._block = self._damaged(error)
+        self._block.skip(self._skip)
+        self._skip = 0
+        return True
+
+    def _rows_of(self, block: Any) -> BlockRows:
+        try:
+            rows = list(block)
+        except Exception:
+            return self._rows_that_fit(block)
+        if block.bytes_.read(1):
+            raise FileFormatError(f"the block has bytes behind its {block.num_records} records")
+        rows = rows if self._declared is None else self._declared.finished(rows)
+        return BlockRows(len(rows), rows)
+
+    def _rows_that_fit(self, block: Any) -> BlockRows:
+        read_record, declared, written = avro_library().schemaless_reader, self._declared, block.writer_schema
+        parsed = None if declared is None else declared.parsed
+        content: bytes = block.bytes_.getvalue()
+        rows, places, damaged = read_one_by_one(
+            content,
+            block.num_records,
+            lambda stream: read_record(stream, written, parsed),
+            lambda stream: read_record(stream, written, None),
+        )
+        rows = rows if declared is None else declared.finished(rows)
+        left_out = [self._left_out(each, block.num_records) for each in damaged]
+        return BlockRows(block.num_records, rows, places, left_out)
+
+    def _left_out(self, found: DamagedRecord, records: int) -> LeftOut:
+        place = f"block at byte {self._offset}, record {found.row + 1} of the block"
+        number, raw = 1, None
+        if found.raw is None:
+            place = f"block at byte {self._offset}, records {found.row + 1} to {records} of the block"
+            number = records - found.row
+        elif self._leaves_out.makes_letters:
+            raw = file_of_record(self._blocks.metadata["avro.schema"], found.raw)
+        return self._leaves_out.rows(found.error, place, self._offset, row=found.row, number=number, raw=raw)
+
+    def _damaged(self, error: Exception) -> BlockRows:
+        """Leave out a block whose records cannot be told apart, and go on behind the next marker."""
+        marker = self._marker()
+        extent = block_extent(self._stream, marker, self._offset, self._split.file_size)
+        self._block_end, self._row_bytes = extent.end, 0.0
+        place = f"block at byte {self._offset}, bytes to {extent.end}"
+        number = extent.records or 1
+        lost = self._leaves_out.rows(error, place, self._offset, number=number)
+        # The library goes on with no block behind an error.
+        self._stream.seek(0)
+        self._blocks = self._opened()
+        self._stream.seek(extent.end)
+        return BlockRows(number, [], (), [lost])
+
+
+def _blocks_of(path: str, stream: BinaryIO, declared: ReaderSchema | None) -> Any:
+    """Read the head of a file. Returns its blocks. Raises FileFormatError for another file, or one of other types."""
+    try:
+        blocks = avro_library().block_reader(stream, None if declared is None else declared.parsed)
+        written = None if declared is None else type_of(blocks.writer_schema)
+    except UnsupportedFeatureError:
+        raise
+    except Exception as error:  # the head is data: its damage shows in any way
+        raise FileFormatError(f"{path} is no Avro file: {error}") from error
+    if declared is not None and written is not None:
+        found = differing_meaning(written, declared.root)
+        if found is not None:
+            raise FileFormatError(
+                f"{path}: field {found.path!r} is of type {found.written} in the file and of"
+                f" {found.declared} in the program's schema; declare the type of the file"
+            )
+    return blocks
+
+
+def _records_of_file(path: str, content: bytes, declared: ReaderSchema | None) -> list[Any]:
+    """The records of a small file. Raises FileFormatError, or what the library raises, for one that does not fit."""
+    rows = [row for block in _blocks_of(path, io.BytesIO(content), declared) for row in block]
+    return rows if declared is None else declared.finished(rows)
 
 
 class AvroWriterFactory(BulkWriterFactory[dict[str, Any]]):

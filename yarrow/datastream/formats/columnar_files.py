@@ -1,29 +1,27 @@
-"""Files that hold columns in sections: the reader and the bulk writer that Parquet and ORC share.
+"""Files of columns: the format of rows and batches, and the bulk writer, that Parquet and ORC share.
 
-Owner: the task's thread. A section is a row group of Parquet or a stripe of ORC. A split owns the sections that begin
-in it. A position is the number of sections read and the rows handed out of the next one. A section is decoded batch by
-batch. Must not know either library of files.
+Owner: the task's thread. The sections of a file are read in the room `blocks`. Must not know either library of files.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, BinaryIO, ClassVar
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
 from yarrow.common.serialization import BulkWriter
 from yarrow.common.typeinfo import RowTypeInfo, TypeInformation
-from yarrow.datastream.connectors.base import SourceRecords
 from yarrow.datastream.connectors.file_format import (
     BulkFormat,
     FileFormatError,
-    FilePosition,
     FileReader,
     FileSourceSplit,
+    RecordParser,
 )
+from yarrow.datastream.formats.blocks.sections import SectionDecoder
+from yarrow.datastream.formats.blocks.tolerant_sections import section_letter_parser, section_reader
 from yarrow.datastream.formats.columns import as_schema, batch_of_rows, require_no_null, rows_of_batch
 from yarrow.datastream.formats.data_types import type_information
 from yarrow.runtime.common.errors import InvalidProgramError, UnsupportedFeatureError
@@ -32,50 +30,6 @@ from yarrow.table.types import RowType
 
 #: Rows that a writer keeps before it hands them to Arrow as one batch.
 _ROWS_OF_BATCH = 8192
-
-
-class SectionedFile(ABC):
-    """An open file of sections."""
-
-    @property
-    @abstractmethod
-    def schema(self) -> pa.Schema:
-        """The columns of the file, without metadata."""
-
-    @abstractmethod
-    def section_starts(self) -> Sequence[int]:
-        """Return for each section a byte of the file: the split with this byte reads the section."""
-
-    @abstractmethod
-    def batches(self, section: int, names: list[str] | None, batch_size: int) -> Iterator[pa.RecordBatch]:
-        """Decode a section, in batches of at most `batch_size` rows; None = all columns."""
-
-    @abstractmethod
-    def bytes_per_row(self, section: int, names: list[str] | None) -> float:
-        """Return the bytes that a row of a section has in the file, on average; None = all columns."""
-
-    def close(self) -> None:
-        """Release what the file holds besides its stream."""
-        return None
-
-
-class SectionDecoder(ABC):
-    """A format's part in reading sections: how a file is opened, and what becomes of its columns."""
-
-    #: Rows decoded at a time.
-    batch_size: int
-
-    @abstractmethod
-    def open_sections(self, path: str, stream: BinaryIO) -> SectionedFile:
-        """Open a file. Raises FileFormatError for a file of another format."""
-
-    @abstractmethod
-    def columns_in(self, path: str, found: pa.Schema) -> list[str] | None:
-        """Return the names to read in a file, None = all. Raises FileFormatError for columns that it lacks."""
-
-    @abstractmethod
-    def records_of(self, path: str, batch: pa.RecordBatch) -> Any:
-        """Return the records of a batch: a list, or a batch. Raises FileFormatError where a cast loses something."""
 
 
 class ColumnarRowInputFormat(BulkFormat[Any], SectionDecoder):
@@ -88,6 +42,7 @@ class ColumnarRowInputFormat(BulkFormat[Any], SectionDecoder):
 
     splittable = True
     counts_bytes = True
+    reads_single_records = True
     #: The kind of files, as scanners name it; None = no scanner reads them as this format does.
     _scanned_as: ClassVar[str | None] = None
 
@@ -132,7 +87,11 @@ class ColumnarRowInputFormat(BulkFormat[Any], SectionDecoder):
 
     def create_reader(self, split: FileSourceSplit) -> FileReader:
         """A reader of sections."""
-        return SectionReader(split, self)
+        return section_reader(split, self, self.errors.policy)
+
+    def record_parser(self, path: str) -> RecordParser:
+        """Return what reads rows of letters, by the names of their columns."""
+        return section_letter_parser(path, self, self.errors.policy)
 
     def columns_in(self, path: str, found: pa.Schema) -> list[str] | None:
         if self._schema is None:
@@ -192,90 +151,6 @@ def refuse_hadoop_config(hadoop_config: object) -> None:
         raise UnsupportedFeatureError(
             "hadoop_config is not taken by a format; set HADOOP_CONF_DIR to the folder of core-site.xml"
         )
-
-
-class SectionReader(FileReader):
-    """Reads the sections of a split."""
-
-    def __init__(self, split: FileSourceSplit, decoder: SectionDecoder) -> None:
-        self._split = split
-        self._decoder = decoder
-        self._stream = file_system_for(split.path).open(split.path)
-        try:
-            self._file = decoder.open_sections(split.path, self._stream)
-            self._names = decoder.columns_in(split.path, self._file.schema)
-        except BaseException:
-            self._stream.close()
-            raise
-        self._sections = [
-            section
-            for section, start in enumerate(self._file.section_starts())
-            if split.offset <= start < split.end
-        ]
-        #: Sections of the split read to their end, and rows handed out of the one behind them.
-        self._done = 0 if split.position is None else split.position.offset
-        self._rows = 0
-        self._skip = 0 if split.position is None else split.position.records
-        self._batches: Iterator[pa.RecordBatch] | None = None
-        self._batch: Any = ()
-        self._next = 0
-        #: Rows that `read` has returned last.
-        self._returned = 0
-        #: A section and the bytes of one of its rows; None = nobody has asked yet.
-        self._row_bytes: tuple[int, float] | None = None
-
-    def read(self, max_rows: int) -> SourceRecords | None:
-        """A slice of the present batch."""
-        while self._next >= len(self._batch):
-            if not self._load():
-                return None
-        records = self._batch
-        end = min(self._next + max_rows, len(records))
-        if isinstance(records, list):
-            rows: Any = records[self._next : end]
-        else:
-            rows = records.slice(self._next, end - self._next)
-        self._returned = end - self._next
-        self._rows += self._returned
-        self._next = end
-        return SourceRecords(rows, split_id=self._split.id)
-
-    def position(self) -> FilePosition:
-        return FilePosition(self._done, self._rows + self._skip)
-
-    def bytes_of_rows(self) -> float:
-        section = self._sections[self._done]
-        if self._row_bytes is None or self._row_bytes[0] != section:
-            self._row_bytes = section, self._file.bytes_per_row(section, self._names)
-        return self._returned * self._row_bytes[1]
-
-    def close(self) -> None:
-        self._file.close()
-        self._stream.close()
-
-    def _load(self) -> bool:
-        """Decodes the next batch; False at the end of the split."""
-        if self._batches is None:
-            if self._done >= len(self._sections):
-                return False
-            self._batches = self._file.batches(
-                self._sections[self._done], self._names, self._decoder.batch_size
-            )
-        try:
-            batch = next(self._batches, None)
-        except pa.ArrowException as error:
-            raise FileFormatError(f"{self._split.path}: damaged data: {error}") from error
-        if batch is None:
-            self._batches, self._batch, self._next = None, (), 0
-            self._done, self._rows, self._skip = self._done + 1, 0, 0
-            return True
-        if self._names is not None:
-            batch = batch.select(self._names)
-        self._batch = self._decoder.records_of(self._split.path, batch)
-        self._next = min(self._skip, len(self._batch))
-        self._skip -= self._next
-        self._rows += self._next
-        return True
 
 
 class ColumnarBulkWriter(BulkWriter[Any]):

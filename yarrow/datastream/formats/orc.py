@@ -16,10 +16,10 @@ from pyarrow import orc
 from yarrow.common.serialization import BulkWriterFactory
 from yarrow.common.typeinfo import RowTypeInfo
 from yarrow.datastream.connectors.file_format import FileFormatError
+from yarrow.datastream.formats.blocks.sections import SectionedFile
 from yarrow.datastream.formats.columnar_files import (
     ColumnarBulkWriter,
     ColumnarRowInputFormat,
-    SectionedFile,
     refuse_hadoop_config,
     require_columns,
 )
@@ -43,7 +43,9 @@ class OrcColumnarRowInputFormat(ColumnarRowInputFormat):
 
 
 class _OrcStripes(SectionedFile):
-    """The stripes of an open ORC file."""
+    """The stripes of an open ORC file. Arrow does not tell how many rows a stripe has."""
+
+    section_name = "stripe"
 
     def __init__(self, path: str, stream: BinaryIO) -> None:
         self._path = path

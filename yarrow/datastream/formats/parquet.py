@@ -14,16 +14,21 @@ import pyarrow.parquet as pq
 
 from yarrow.common.serialization import BulkWriterFactory
 from yarrow.common.typeinfo import RowTypeInfo, TypeInformation
-from yarrow.datastream.connectors.file_format import FileFormatError, FileReader, FileSourceSplit
+from yarrow.common.values.error_handling import ErrorHandling, ErrorPolicy
+from yarrow.datastream.connectors.file_format import (
+    FileFormatError,
+    FileReader,
+    FileSourceSplit,
+    RecordParser,
+)
 from yarrow.datastream.connectors.stream_format import StreamFormat
 from yarrow.datastream.formats.avro_columns import AvroColumns
 from yarrow.datastream.formats.avro_schema import AvroSchema, GenericRecordAvroTypeInfo
+from yarrow.datastream.formats.blocks.sections import SectionDecoder, SectionedFile
+from yarrow.datastream.formats.blocks.tolerant_sections import section_letter_parser, section_reader
 from yarrow.datastream.formats.columnar_files import (
     ColumnarBulkWriter,
     ColumnarRowInputFormat,
-    SectionDecoder,
-    SectionedFile,
-    SectionReader,
     names_in,
     refuse_hadoop_config,
     require_columns,
@@ -59,15 +64,19 @@ class ParquetColumnarRowInputFormat(ColumnarRowInputFormat):
     _scanned_as = "parquet"
 
     def open_sections(self, path: str, stream: BinaryIO) -> SectionedFile:
-        return _ParquetSections(path, stream)
+        return _ParquetSections(path, stream, self.errors)
 
 
 class _ParquetSections(SectionedFile):
     """The row groups of an open Parquet file."""
 
-    def __init__(self, path: str, stream: BinaryIO) -> None:
+    section_name = "row group"
+
+    def __init__(self, path: str, stream: BinaryIO, errors: ErrorHandling) -> None:
+        # A program that leaves out damage should find it, so checksums of pages are looked at.
+        checks = errors.policy is not ErrorPolicy.FAIL
         try:
-            self._file = pq.ParquetFile(stream)
+            self._file = pq.ParquetFile(stream, page_checksum_verification=checks)
         except (pa.ArrowException, OSError) as error:
             raise FileFormatError(f"{path} is no Parquet file: {error}") from error
 
@@ -93,6 +102,11 @@ class _ParquetSections(SectionedFile):
             if names is None or any(_is_within(column.path_in_schema, name) for name in names)
         ]
         return float(sum(sizes) / max(1, group.num_rows))
+
+    def section_rows(self, section: int) -> tuple[int, int]:
+        groups = self._file.metadata
+        before = sum(groups.row_group(group).num_rows for group in range(section))
+        return before, groups.row_group(section).num_rows
 
     def close(self) -> None:
         self._file.close()
@@ -178,6 +192,7 @@ class AvroParquetFormat(StreamFormat[dict[str, Any]], SectionDecoder):
 
     splittable = True
     counts_bytes = True
+    reads_single_records = True
     batch_size = _ROWS_OF_RECORDS
 
     def __init__(self, schema: AvroSchema) -> None:
@@ -190,10 +205,14 @@ class AvroParquetFormat(StreamFormat[dict[str, Any]], SectionDecoder):
 
     def create_reader(self, split: FileSourceSplit) -> FileReader:
         """A reader of row groups."""
-        return SectionReader(split, self)
+        return section_reader(split, self, self.errors.policy)
+
+    def record_parser(self, path: str) -> RecordParser:
+        """Return what reads rows of letters, by the names of the schema's fields."""
+        return section_letter_parser(path, self, self.errors.policy)
 
     def open_sections(self, path: str, stream: BinaryIO) -> SectionedFile:
-        return _ParquetSections(path, stream)
+        return _ParquetSections(path, stream, self.errors)
 
     def columns_in(self, path: str, found: pa.Schema) -> list[str]:
         return names_in(path, found, self._columns.schema.names, is_case_sensitive=True)

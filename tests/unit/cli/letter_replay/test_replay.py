@@ -31,8 +31,10 @@ from yarrow.datastream.connectors.dead_letters import (
     LAST_OF_MATCH,
     PAIR_OF_INPUTS,
     RECORD_PICKLED,
+    RECORD_SHOWN,
     RECORD_TYPED,
     ROW_OF_WINDOW,
+    SYSTEM_OF_FILES,
     DeadLetter,
     LeftOutPair,
 )
@@ -40,6 +42,7 @@ from yarrow.datastream.connectors.file_source import FileSource
 from yarrow.datastream.connectors.hybrid_source import HybridSource
 from yarrow.datastream.connectors.socket.socket_text_source import SocketTextSource
 from yarrow.datastream.connectors.stream_format import StreamFormat
+from yarrow.datastream.formats.parquet import ParquetColumnarRowInputFormat
 from yarrow.datastream.functions import ProcessAllWindowFunction
 from yarrow.datastream.window import (
     CountEvictor,
@@ -175,6 +178,23 @@ def test_letters_of_a_chain_of_sources_tell_a_source_of_the_program(
     assert [edge.target for edge in node(graph, "dead letters of both").out_edges if edge.side_output is None]
     with pytest.raises(CommandError, match=words):
         replayed(tmp_path, program_of_two_sources(), found._replace(places=places))
+
+
+def test_letters_that_name_damaged_blocks_are_counted_and_those_of_rows_are_read(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"n": ["1"]}), tmp_path / "in")
+    env = StreamExecutionEnvironment.get_execution_environment()
+    source = FileSource.for_bulk_file_format(
+        ParquetColumnarRowInputFormat(pa.schema([("n", pa.string())])), str(tmp_path / "in")
+    ).build()
+    env.from_source(source, WatermarkStrategy.no_watermarks(), "rows").uid("rows").to_rows().print()
+    graph = env.get_stream_graph()
+    block = DeadLetter(
+        "f", 1, b"row group 0", "no", operator="rows", encoding=RECORD_SHOWN, system=SYSTEM_OF_FILES
+    )
+    fed = node(replayed(tmp_path, graph, block), "dead letters of rows")
+    assert fed.output_kind is StreamKind.COLUMNAR
+    with pytest.raises(CommandError, match="they come from a source, and the operator of this uid is none"):
+        replayed(tmp_path, program(parsed), block._replace(operator="parse"))
 
 
 def test_a_replay_is_as_small_as_its_letters_and_as_bounded_as_its_program(tmp_path: Path) -> None:

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from tests.support.batch_runner import collect, collecting_graph, run_batch, shuffled
@@ -23,6 +25,7 @@ from yarrow.datastream.connectors.file_source import FileSource
 from yarrow.datastream.connectors.number_seq import NumberRange, NumberSequenceSource
 from yarrow.datastream.connectors.split_reading import OneByOneReader
 from yarrow.datastream.formats.json import JsonLinesFormat
+from yarrow.datastream.formats.parquet import ParquetColumnarRowInputFormat
 from yarrow.runtime.common.clock import ManualClock
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.graph.batch.batch_planner import plan
@@ -239,4 +242,25 @@ def test_dead_letters_leave_a_source_of_rows_or_columns(tmp_path: Path, columnar
     rows = stream.map(lambda row: row["n"])
     bad = [("numbers", line.encode()) for line in lines.splitlines() if '"x"' in line or '"y"' in line]
     good = [int(line[6:-1]) for line in lines.splitlines() if '"x"' not in line and '"y"' not in line]
+    assert sorted(map(str, collect(env, letters.union(rows)))) == sorted(map(str, [*bad, *good]))
+
+
+def test_damaged_blocks_and_rows_leave_a_source_as_letters(tmp_path: Path) -> None:
+    options: dict[str, Any] = {"row_group_size": 5, "use_dictionary": False, "write_page_checksum": True}
+    texts = [str(n) if n != 103 else "none" for n in range(100, 120)]
+    pq.write_table(pa.table({"n": texts}), tmp_path / "1", compression="none", **options)
+    damaged = bytearray((tmp_path / "1").read_bytes())
+    damaged[damaged.find(b"112")] ^= 1
+    (tmp_path / "1").write_bytes(damaged)
+    (tmp_path / "2").write_bytes(b"nonsense")
+    columns = ParquetColumnarRowInputFormat(pa.schema([("n", pa.int64())]))
+    source = FileSource.for_bulk_file_format(columns, str(tmp_path)).on_error("dead_letter").build()
+    env = environment()
+    stream = env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers").uid("files")
+    letters = stream.get_side_output(OutputTag(DEAD_LETTERS)).map(
+        lambda letter: (letter.operator, letter.position)
+    )
+    rows = stream.to_rows().map(lambda row: row.n)
+    good = [n for n in range(100, 120) if n != 103 and n // 5 != 22]
+    bad = [("files", 0), ("files", 4), ("files", 11)]
     assert sorted(map(str, collect(env, letters.union(rows)))) == sorted(map(str, [*bad, *good]))

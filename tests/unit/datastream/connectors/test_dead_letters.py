@@ -12,6 +12,7 @@ from yarrow.common.typeinfo import Types
 from yarrow.common.values.error_handling import ErrorHandling, error_handling
 from yarrow.datastream.connectors import Boundedness, DeadLetter, ErrorPolicy
 from yarrow.datastream.connectors.dead_letters import strictest, traceback_of
+from yarrow.datastream.connectors.file_format import BulkFormat, FileReader, FileSourceSplit
 from yarrow.datastream.connectors.file_system import FileSource, MalformedPolicy, StreamFormat
 from yarrow.datastream.connectors.hybrid_source import HybridSource
 from yarrow.datastream.connectors.kafka import KafkaSource
@@ -75,11 +76,22 @@ def test_a_kafka_source_has_it_too() -> None:
     assert history is not None and history.errors == built.errors
 
 
-def test_formats_of_blocks_refuse_what_they_cannot_do() -> None:
+class OneValue(BulkFormat[int]):
+    """A format that says nothing of damage."""
+
+    def create_reader(self, split: FileSourceSplit) -> FileReader:
+        raise NotImplementedError
+
+
+def test_formats_of_users_refuse_what_they_do_not_say() -> None:
+    with pytest.raises(UnsupportedFeatureError, match=r"'skip'\) is refused for OneValue.*no single records"):
+        FileSource.for_bulk_file_format(OneValue(), "in").on_error("skip")
+    assert OneValue().on_error("fail").errors.policy is ErrorPolicy.FAIL
     blocks = ParquetColumnarRowInputFormat(PERSON)
-    with pytest.raises(UnsupportedFeatureError, match=r"'skip'\) is refused for Parquet.*no single records"):
-        FileSource.for_bulk_file_format(blocks, "in").on_error("skip")
-    assert blocks.on_error("fail").errors.policy is ErrorPolicy.FAIL
+    assert (
+        FileSource.for_bulk_file_format(blocks, "in").on_error("skip").build().errors.policy
+        is ErrorPolicy.SKIP
+    )
 
 
 @pytest.mark.parametrize(

@@ -164,6 +164,8 @@ def _letters_in(records: SourceRecords) -> list[DeadLetter]:
 def _joined(made: Sequence[SourceRecords]) -> SourceRecords:
     """The rows of several letters as those of one poll; all are lists, or all are record batches."""
     errors = sum(each.num_errors for each in made)
+    # A letter whose record cannot be read again has no rows.
+    made = [each for each in made if len(each.rows)]
     lists = [each for each in made if isinstance(each.rows, list | tuple)]
     if len(lists) < len(made):
         return SourceRecords(_one_batch([each.rows for each in made]), num_errors=errors)
