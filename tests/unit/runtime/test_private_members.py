@@ -7,8 +7,11 @@ needed for stands beside its use.
 from __future__ import annotations
 
 import ast
+import inspect
+import re
 import socket
 import struct
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,10 +19,14 @@ from pathlib import Path
 from typing import Any
 
 import hdfs
+import pyarrow.compute as pc
 import pytest
 import requests
 from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol.connection import ConnectionHandler
+from pyspark import SparkConf, SparkContext
+from pyspark.sql import SparkSession
+from pyspark.sql.classic.dataframe import DataFrame
 
 from tests.architecture.source_tree import engine_files, module_name, parse, walk
 from tests.unit.runtime.fs.fake_webhdfs import fake_webhdfs
@@ -46,6 +53,22 @@ USED = {
     ("yarrow.runtime.fs.webhdfs_sessions", "_session"),
 }
 
+#: How Spark names its objects of Java.
+JAVAS = re.compile(r"_j(vm|sc|df|rdd|conf|seq|map|catalog|spark\w*|\w*[A-Z]\w*)")
+#: The same in all other rooms: Java's objects behind those of Spark, and what a module takes of a library by its name.
+USED_ELSEWHERE = {
+    # pyspark has no public way to Java: its metrics, pages, shuffles and Hadoop's settings.
+    ("yarrow.container.batch.spark.iteration_frames", "_jdf"),
+    ("yarrow.container.batch.spark.iteration_frames", "_jvm"),
+    ("yarrow.container.batch.spark.session", "_jsc"),
+    ("yarrow.container.batch.spark.spark_pages", "_jsc"),
+    ("yarrow.container.batch.spark.spark_pages", "_jsparkSession"),
+    ("yarrow.container.batch.spark.spark_pages", "_jvm"),
+    ("yarrow.container.batch.spark.yarn_application", "_jsc"),
+    # pyarrow writes an expression by pickle alone, which calls this function.
+    ("yarrow.runtime.columns.arrow_expressions", "_deserialize"),
+}
+
 #: What the server grants, in milliseconds: another time than is asked for.
 GRANTED_MS = 42_000
 
@@ -60,6 +83,48 @@ def test_every_private_member_of_a_library_is_listed() -> None:
         if not (isinstance(node.value, ast.Name) and node.value.id in {"self", "cls"})
     }
     assert found == USED
+
+
+def of_libraries(tree: ast.Module) -> Iterator[str]:
+    """Private members of what a module imports from libraries, and Java's objects. Constants (`_SSL`) are public."""
+    libraries = {
+        (name.asname or name.name).partition(".")[0]
+        for node in walk(tree)
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for name in node.names
+        for package in [(getattr(node, "module", None) or name.name).partition(".")[0]]
+        if package not in sys.stdlib_module_names | {"yarrow"}
+    }
+    for node in walk(tree):
+        if isinstance(node, ast.Attribute) and re.match("_[a-z]", node.attr):
+            owner: ast.expr = node.value
+            while isinstance(owner, ast.Attribute):
+                owner = owner.value
+            name = owner.id if isinstance(owner, ast.Name) else ""
+            own = isinstance(node.value, ast.Name) and node.value.id == "self"
+            if name in libraries or (JAVAS.fullmatch(node.attr) and not own):
+                yield node.attr
+
+
+def test_every_private_member_of_a_library_is_listed_in_other_rooms_too() -> None:
+    found = {
+        (module_name(path), name)
+        for path in engine_files()
+        if not module_name(path).startswith(ROOMS)
+        for name in of_libraries(parse(path))
+    }
+    assert found == USED_ELSEWHERE
+
+
+def test_spark_and_arrow_have_the_members_that_are_used() -> None:
+    assert hasattr(SparkContext, "_jvm")
+    for kind, member in ((SparkContext, "_jsc"), (SparkSession, "_jsparkSession"), (DataFrame, "_jdf")):
+        assert f"self.{member}" in inspect.getsource(kind)
+    assert "_jvm" in inspect.signature(SparkConf).parameters
+    expression = pc.field("a") > 1
+    function, arguments = expression.__reduce__()
+    assert function == pc.Expression._deserialize
+    assert function(*arguments).equals(expression)
 
 
 @contextmanager
