@@ -11,7 +11,7 @@ from functools import cache
 
 from grimp import build_graph
 
-from tests.architecture.source_tree import engine_files, module_name
+from tests.architecture.source_tree import ROOT, engine_files, module_name
 
 MOST_MODULES = 22
 
@@ -97,6 +97,15 @@ def test_no_room_is_crowded() -> None:
     sizes = Counter(room(module) for module, is_package in modules().items() if not is_package)
     crowded = {name: size for name, size in sizes.items() if size > MOST_MODULES}
     assert crowded == CROWDED, "divide what has grown; write down what has shrunk"
+
+
+def test_unit_tests_lie_in_rooms() -> None:
+    folders = {
+        path.parent.relative_to(ROOT / "tests" / "unit")
+        for path in (ROOT / "tests" / "unit").rglob("test_*.py")
+    }
+    roots = (ROOT, ROOT / "yarrow", ROOT / "tests")
+    assert [folder for folder in folders if not any((root / folder).is_dir() for root in roots)] == []
 
 
 def test_no_two_rooms_import_each_other() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.unit.runtime.snapshot.test_savepoint_folder import METADATA, OWNER
+from tests.unit.runtime.snapshot.writing.test_savepoint_folder import METADATA, OWNER
 from yarrow.runtime.common.errors import YarrowError
 from yarrow.runtime.common.ids import OperatorID
 from yarrow.runtime.fs.local import LocalFileSystem

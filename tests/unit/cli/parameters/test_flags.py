@@ -22,7 +22,7 @@ from yarrow.runtime.config.options import OPTION_OF_NAME
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.config.validation import OnceLog, validate
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 TABLE = tuple(value for value in vars(flags).values() if isinstance(value, Flag))
 
 
