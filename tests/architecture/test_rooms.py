@@ -16,7 +16,7 @@ from tests.architecture.source_tree import ROOT, engine_files, module_name
 MOST_MODULES = 22
 
 #: Rooms with more modules, and how many they have. A number may only become smaller.
-CROWDED = {"yarrow.common": 27, "yarrow.datastream": 40, "yarrow.runtime.snapshot": 28}
+CROWDED = {"yarrow.common": 27, "yarrow.datastream": 38, "yarrow.runtime.snapshot": 28}
 
 #: Rooms that still import each other both ways. The list may only become shorter.
 TWO_WAY: set[tuple[str, str]] = set()

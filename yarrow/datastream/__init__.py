@@ -20,7 +20,6 @@ if TYPE_CHECKING:
         JobManagerCheckpointStorage,
     )
     from yarrow.datastream.checkpointing_mode import CheckpointingMode
-    from yarrow.datastream.closeable_iterator import CloseableIterator
     from yarrow.datastream.columnar_keyed_stream import (
         ColumnAggregate,
         ColumnarKeyedStream,
@@ -98,6 +97,7 @@ if TYPE_CHECKING:
     )
     from yarrow.datastream.keyed_stream import KeyedStream
     from yarrow.datastream.output_tag import OutputTag
+    from yarrow.datastream.program.closeable_iterator import CloseableIterator
     from yarrow.datastream.slot_sharing_group import MemorySize, SlotSharingGroup
     from yarrow.datastream.state import (
         AggregatingStateDescriptor,

@@ -17,7 +17,6 @@ from yarrow.common.execution_modes import TimeCharacteristic
 from yarrow.common.typeinfo import RowTypeInfo, TupleTypeInfo, TypeInformation, Types
 from yarrow.common.values.conditions import AnyCondition, condition_of
 from yarrow.common.watermark_strategy import WatermarkStrategy
-from yarrow.datastream.closeable_iterator import CloseableIterator
 from yarrow.datastream.data_stream_sink import DataStreamSink
 from yarrow.datastream.functions import (
     FilterFunction,
@@ -27,6 +26,7 @@ from yarrow.datastream.functions import (
     ProcessFunction,
 )
 from yarrow.datastream.output_tag import OutputTag
+from yarrow.datastream.program.closeable_iterator import CloseableIterator
 from yarrow.datastream.program.graph_builder import declared
 from yarrow.datastream.program.user_functions import declares_blocking, require_function
 from yarrow.datastream.state import MapStateDescriptor

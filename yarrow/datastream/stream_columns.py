@@ -10,7 +10,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
 from yarrow.common.values.conditions import AnyCondition
-from yarrow.datastream.batch_functions import container_of
 from yarrow.datastream.program.arrow_schemas import (
     check_column,
     check_time_column,
@@ -18,6 +17,7 @@ from yarrow.datastream.program.arrow_schemas import (
     schema_bytes,
     selected_schema,
 )
+from yarrow.datastream.program.batch_functions import container_of
 from yarrow.datastream.program.user_functions import declares_blocking
 from yarrow.datastream.program_stream import ProgramStream, S
 from yarrow.runtime.common.errors import InvalidProgramError

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from yarrow.datastream.closeable_iterator import CloseableIterator
 from yarrow.datastream.connectors.base import Sink, StandsForSink, delivery_of
 from yarrow.datastream.data_stream_sink import DataStreamSink
 from yarrow.datastream.functions import SinkFunction
 from yarrow.datastream.program.added_columns import refuse_added_columns
+from yarrow.datastream.program.closeable_iterator import CloseableIterator
 from yarrow.datastream.program.user_functions import declares_blocking, require_function
 from yarrow.datastream.program_stream import ProgramStream, S
 from yarrow.runtime.graph.connector_spec import (

@@ -21,8 +21,8 @@ from tests.cluster.embedded.waiting import wait_until
 from tests.cluster.failover.programs import endless, environment
 from yarrow.common.watermark_strategy import WatermarkStrategy
 from yarrow.datastream import CheckpointListener, MapFunction, RuntimeContext
-from yarrow.datastream.closeable_iterator import CloseableIterator
 from yarrow.datastream.connectors.datagen import DataGeneratorSource
+from yarrow.datastream.program.closeable_iterator import CloseableIterator
 from yarrow.embedded.local_job_client import LocalJobClient
 from yarrow.embedded.mini_cluster import MiniCluster, mini_cluster
 from yarrow.runtime.common.errors import JobCancelledError

@@ -14,9 +14,9 @@ from yarrow.batch.dataset.file_output import FileOutput, WriteMode
 from yarrow.batch.dataset.program_environment import ProgramEnvironment
 from yarrow.common.serialization import BulkWriterFactory, Encoder
 from yarrow.common.typeinfo import RowTypeInfo, TypeInformation, Types
-from yarrow.datastream.closeable_iterator import CloseableIterator
 from yarrow.datastream.connectors.base import Sink
 from yarrow.datastream.operator_settings import OperatorSettings
+from yarrow.datastream.program.closeable_iterator import CloseableIterator
 from yarrow.datastream.program.graph_builder import declared
 from yarrow.datastream.program.user_functions import declares_blocking
 from yarrow.runtime.common.errors import InvalidProgramError, YarrowError
