@@ -268,7 +268,7 @@ _MODULE_OF = {
     "CheckpointStorage": "checkpoint_storage",
     "CheckpointedFunction": "functions",
     "CheckpointingMode": "checkpointing_mode",
-    "CloseableIterator": "closeable_iterator",
+    "CloseableIterator": "program.closeable_iterator",
     "CoFlatMapFunction": "functions",
     "CoGroupFunction": "functions.two_data_sets_functions",
     "CoGroupedStreams": "joined_streams",
