@@ -195,9 +195,14 @@ def gives_arrow_of_another_type(spark: Any) -> Any:
     return spark.range(1).mapInArrow(lambda batches: (batch for _ in batches), "id bigint")
 
 
+def reads_what_is_no_parquet(spark: Any) -> Any:
+    return spark.read.schema("id bigint").parquet(f"file://{__file__}")
+
+
 @pytest.mark.parametrize(
     ("function", "first", "told"),
     [
+        (reads_what_is_no_parquet, "yarrow.", "test_pipelines.py is not a Parquet file"),
         (lambda spark: spark.stop(), "yarrow.", "spark.stop() would end Spark for all stages"),
         (lambda spark: spark.sparkContext.stop(), "yarrow.", "take it out. The session ends with the job"),
         (
@@ -262,6 +267,30 @@ def test_a_failed_stage_tells_the_users_own_error_first(
         assert word not in cause.stacktrace
     assert not (tmp_path / "out").exists()
     assert hidden(tmp_path) == []
+
+
+def only(spark: Any, **inputs: Any) -> Any:
+    return next(iter(inputs.values())).select("n")
+
+
+def test_a_column_that_no_file_of_an_input_has_is_named(driver: DriverUnderTest, tmp_path: Path) -> None:
+    files = tmp_path / "file[s] *"
+    files.mkdir()
+    pq.write_table(pa.table({"n": [1]}), files / "1.parquet")
+    pq.write_table(pa.table({"n": [2], "later": ["x"]}), files / "2.parquet")
+    pipeline = pipeline_in(tmp_path)
+    for name, schema in (("good", "N bigint, later string"), ("wrong", "n bigint, latter string")):
+        pipeline.read(StageTable(name, schema, str(files)))
+        output = StageTable(f"of_{name}", "n bigint", str(tmp_path / name))
+        pipeline.stage(name, only, inputs=[name], outputs=output)
+    played = PlayedPipeline(driver, pipeline)
+    assert played.begin("good").result(LIMIT).cause is None
+    cause = played.begin("wrong").result(LIMIT).cause
+    played.end()
+    assert cause is not None
+    told = f"Stage 'wrong': its input 'wrong' has no column latter string. The files at {files} have: n bigint, later"
+    assert told in cause.message
+    assert rows(tmp_path / "good") == [(1,), (2,)] and not (tmp_path / "wrong").exists()
 
 
 def raises_beside_a_late_task(spark: Any) -> Any:

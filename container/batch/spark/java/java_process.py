@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -23,6 +24,11 @@ from yarrow.runtime.common.private_files import private_opener
 
 #: Seconds that Java has to end by itself, then that its Python processes have.
 _GRACE = 3.0
+#: The status with which -XX:+ExitOnOutOfMemoryError ends Java, and what Java prints before.
+_OUT_OF_MEMORY = 3
+_LAST_WORDS = re.compile(rb"^Terminating due to java\.lang\.OutOfMemoryError: (.*)$", re.MULTILINE)
+#: Bytes at the end of Java's output in which these words are looked for: Python processes print there, too.
+_TAIL = 1 << 16
 
 
 class SparkLostError(YarrowError):
@@ -51,6 +57,7 @@ class JavaProcess:
             )
         #: Why it was ended, if it stood still; "" = it was not.
         self._given_up = ""
+        self._output = output
 
     @property
     def pid(self) -> int:
@@ -84,6 +91,12 @@ class JavaProcess:
         if self._given_up:
             return SparkLostError(self._given_up)
         status = self._process.returncode
+        missing = _missing_memory(self._output) if status == _OUT_OF_MEMORY else ""
+        if missing:
+            return SparkLostError(
+                f"Java, which runs Spark, has no memory left ({missing}): set spark.driver.memory to more, or let"
+                " functions collect and broadcast fewer rows"
+            )
         how = f"by signal {-status}" if status < 0 else f"with the status {status}"
         return SparkLostError(f"Java, which runs Spark, has ended {how}: see the log of the SparkDriver")
 
@@ -124,6 +137,15 @@ class JavaProcess:
                 process.kill()
         psutil.wait_procs(left, _GRACE)
         return ends_by_itself and self._process.returncode != -signal.SIGKILL
+
+
+def _missing_memory(output: Path) -> str:
+    """Which memory Java says that it lacks, as `Java heap space`; "" = it does not say so."""
+    with contextlib.suppress(OSError), output.open("rb") as file:
+        file.seek(max(0, output.stat().st_size - _TAIL))
+        found = _LAST_WORDS.findall(file.read())
+        return found[-1].decode(errors="replace").strip() if found else ""
+    return ""
 
 
 def main(arguments: list[str]) -> NoReturn:

@@ -13,11 +13,12 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import cloudpickle
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
 from yarrow.common.pipelines.column_text import quoted
 from yarrow.common.pipelines.stage import Stage
-from yarrow.common.pipelines.stage_data import AnyData, IfExists, StageTable
+from yarrow.common.pipelines.stage_data import AnyData, IfExists, StageTable, TableFormat
 from yarrow.container.batch.spark.pipeline import output_folders
 from yarrow.container.batch.spark.pipeline.output_folders import OutputLostError
 from yarrow.container.batch.spark.pipeline.stage_failures import StageOutputError, is_of_spark, not_written
@@ -42,10 +43,16 @@ _SQL_SETTINGS: Final = {
     "spark.sql.codegen.factoryMode": "FALLBACK",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
 }
+#: Spark's option by which a path with *, ?, [ or { is that path, and no pattern.
+_GLOBS: Final = "__globPaths__"
 
 
 class StageCancelledError(YarrowError):
     """The master has ended the run under a stage: nobody commits what it has written."""
+
+
+class StageInputError(YarrowError):
+    """Files that a stage reads are not as declared; the message names stage, input and path."""
 
 
 class LostInputsError(YarrowError):
@@ -104,8 +111,8 @@ class StageAttempt:
     def run(self, session: SparkSession) -> dict[str, float]:
         """Runs the attempt; leaves nothing if it fails.
 
-        Raises what the function raises, StageResultError, MissingInputError, LostInputsError, StageOutputError and
-        OutputExistsError.
+        Raises what the function raises, StageResultError, MissingInputError, StageInputError, LostInputsError,
+        StageOutputError and OutputExistsError.
         """
         own = session.newSession()
         for key, value in _SQL_SETTINGS.items():
@@ -166,7 +173,12 @@ class StageAttempt:
         arguments: dict[str, Any] = {name: stage.parameters[name] for name in stage.arguments}
         for data in stage.inputs:
             path = self.places.path(data, stage)
-            arguments[data.name] = read_table(session, data, path) if isinstance(data, StageTable) else path
+            if isinstance(data, StageTable):
+                if data.name not in self.places.producers:
+                    check_columns(session, stage, data, path)
+                arguments[data.name] = read_table(session, data, path)
+            else:
+                arguments[data.name] = path
         for output in stage.outputs:
             if not output.is_table:
                 arguments[output.name] = moves[output.name].source
@@ -220,10 +232,38 @@ def commit(stage: Stage, moves: Sequence[OutputMove]) -> None:
 
 def read_table(session: SparkSession, table: StageTable, path: str) -> DataFrame:
     """The table at a path, as declared."""
-    reader = session.read.format(table.format).options(**table.options).schema(table.schema)
-    frame = reader.load(output_folders.for_spark(path))
+    frame = _reader(session, table).schema(table.schema).load(output_folders.for_spark(path))
     # Spark puts the columns of folders behind the others.
     return frame.select(*(quoted(column.name) for column in table.columns))
+
+
+def _reader(session: SparkSession, table: StageTable) -> DataFrameReader:
+    return session.read.format(table.format).options(**{_GLOBS: "false", **table.options})
+
+
+def check_columns(session: SparkSession, stage: Stage, table: StageTable, path: str) -> None:
+    """Raises StageInputError for a column that no file has: Spark reads one as null, also where its name is misspelt.
+
+    Texts have no columns that could be looked at.
+    """
+    if table.format not in (TableFormat.PARQUET, TableFormat.ORC):
+        return
+    reader = _reader(session, table)
+    # The first look reads one file, the second one all of them.
+    for merges in ("false", "true"):
+        try:
+            found = reader.option("mergeSchema", merges).load(output_folders.for_spark(path)).schema
+        except PySparkException:
+            return  # no files, or none that can be read: told when they are read
+        names = {field.name.lower() for field in found}
+        missing = [column for column in table.columns if column.name.lower() not in names]
+        if not missing:
+            return
+    has = ", ".join(f"{quoted(field.name)} {field.dataType.simpleString()}" for field in found)
+    raise StageInputError(
+        f"Stage {stage.name!r}: its input {table.name!r} has no column {missing[0]}. The files at {path} have: {has}."
+        " Name one of these columns, or take it out of the schema"
+    )
 
 
 def write_table(frame: DataFrame, table: StageTable, folder: str) -> None:

@@ -47,6 +47,9 @@ _JAVA_CLASS: Final = re.compile(r"^(?:[a-z][\w$]*\.)+[A-Z][\w$]*(?:: |$)")
 _OF_PY4J: Final = re.compile(r"^An error occurred while calling [\w.]+\.?$")
 #: What Spark's own code in a Python process says of what a function gave: none of the frames is the function's.
 _OF_WORKER: Final = re.compile(r"^pyspark\.errors\.exceptions\.base\.\w+: ")
+#: What Spark says of a file where only the cause of the error knows more.
+_UNREAD: Final = "[FAILED_READ_FILE.NO_HINT]"
+_CAUSE: Final = re.compile(r"^Caused by: (?!.*FAILED_READ_FILE)(.*: .*)$", re.MULTILINE)
 _HDFS_FULL: Final = (
     "could only be written to 0 of the",
     "DSQuotaExceededException",
@@ -137,9 +140,12 @@ def _before_java(text: str) -> str:
 
 
 def told_by_spark(error: BaseException) -> str:
-    """What Spark says, without classes and traces of Java."""
-    lines = [line.strip() for line in _before_java(str(error)).splitlines()]
+    """What Spark says, without classes and traces of Java; for a file that cannot be read, why it cannot."""
+    text = str(error)
+    lines = [line.strip() for line in _before_java(text).splitlines()]
     told = [_JAVA_CLASS.sub("", line.lstrip(": ")) for line in lines if line and not _OF_PY4J.match(line)]
+    if any(_UNREAD in line for line in told):
+        told += _CAUSE.findall(text)[:1]
     return "\n".join(_for_people(line) for line in told if line) or type(error).__name__
 
 

@@ -119,3 +119,20 @@ def test_what_pyspark_says_of_a_functions_results_has_no_frames(monkeypatch: pyt
         cause.stacktrace
         == "PySparkRuntimeError: [RESULT_COLUMN_NAMES_MISMATCH] Missing: a.\n  in stage 'load'\n"
     )
+
+
+def test_a_file_that_cannot_be_read_is_told_with_the_reason() -> None:
+    read = ": org.apache.spark.SparkException: [FAILED_READ_FILE.NO_HINT] Encountered error while reading file /x."
+    causes = (
+        "Caused by: org.apache.spark.SparkException: [FAILED_READ_FILE.NO_HINT] Encountered error.\n\tat a.B(C)\n"
+        "Caused by: java.lang.RuntimeException: /x is no Parquet file: too short\n\tat a.B(C)\n"
+        "Caused by: java.io.EOFException: more\n"
+    )
+    error = AnalysisException(message=f"An error occurred while calling o1.save.\n{read}{_JAVA}{causes}")
+    told = (
+        "Stage 'load': its output 'out' was not written to /out: [FAILED_READ_FILE.NO_HINT] Encountered error"
+    )
+    assert (
+        str(not_written("load", "out", "/out", error))
+        == f"{told} while reading file /x. SQLSTATE: 38000\n/x is no Parquet file: too short"
+    )
