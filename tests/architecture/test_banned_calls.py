@@ -29,8 +29,25 @@ BANNED = (
 ALLOWED = frozenset({"random.seed", "random.Random", "numpy.random.seed", "numpy.random.default_rng"})
 
 
+#: Modules that give a file the name of another one. All others do it by `write_whole` or `replace_whole`.
+RENAMING = {
+    # They hold the way of all others.
+    "runtime/fs/local.py",
+    "runtime/fs/whole_files.py",
+    # Files of many megabytes, which are copied piece by piece, or which another process has written.
+    "container/batch/spark/java/class_archive.py",
+    "yarrow/cli/dashboard_command.py",
+    "yarrow/cli/verification/captured_rows.py",
+}
+
+
 def banned_uses(tree: ast.Module) -> Iterator[tuple[int, str]]:
     """Line and full name of every mention of a banned name, whatever it was imported as."""
+    return ((line, name) for line, name in names_used(tree) if _is_banned(name))
+
+
+def names_used(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Line and full name of what a module mentions of its imports."""
     names: dict[str, str] = {}
     for node in walk(tree):
         if isinstance(node, ast.Import):
@@ -43,7 +60,7 @@ def banned_uses(tree: ast.Module) -> Iterator[tuple[int, str]]:
     for node in walk(tree):
         if isinstance(node, ast.Attribute | ast.Name):
             full_name = _full_name(node, names)
-            if full_name is not None and _is_banned(full_name):
+            if full_name is not None:
                 yield node.lineno, full_name
 
 
@@ -71,6 +88,17 @@ def test_nobody_has_a_clock_random_or_id_of_its_own() -> None:
         for line, name in banned_uses(parse(path))
     ]
     assert not uses, "take these from yarrow.runtime.common (clock, ids)"
+
+
+@pytest.mark.slow
+def test_files_are_replaced_in_one_way() -> None:
+    found = {
+        path.relative_to(ROOT).as_posix()
+        for path in engine_files()
+        for _, name in names_used(parse(path))
+        if name in ("os.replace", "os.rename", "shutil.move")
+    }
+    assert found == RENAMING
 
 
 @pytest.mark.parametrize(
