@@ -9,6 +9,7 @@ import msgspec
 
 from yarrow.common.values.delivery import DeliveryGuarantee, KeptBy, Replay, SinkDelivery
 from yarrow.common.values.rate_limit import UNLIMITED, RateLimit
+from yarrow.common.values.wanted_columns import WantedColumns
 from yarrow.runtime.graph.operator_spec import ColumnScan, OperatorSpec
 
 
@@ -39,6 +40,10 @@ class SourceOperator(LimitedOperator, frozen=True, kw_only=True, tag="source"):
     history: bytes | None = None
     #: The files of a source that emits their columns.
     scan: ColumnScan | None = None
+    #: The source's `can_narrow`.
+    can_narrow: bool = False
+    #: What operators behind the source need of its columns and rows.
+    wanted: WantedColumns = WantedColumns()
     #: The source's `replay`.
     declared_replay: Replay = Replay.EXACT_POSITIONS
 
@@ -57,10 +62,17 @@ class SourceOperator(LimitedOperator, frozen=True, kw_only=True, tag="source"):
     @property
     def as_history(self) -> SourceOperator | None:
         if self.bounded:
-            return self
+            # Rows that the history leaves in the savepoint have all columns: another program may read them.
+            return msgspec.structs.replace(self, wanted=WantedColumns())
         if self.history is None:
             return None
-        return msgspec.structs.replace(self, source=self.history, bounded=True, scan=None)
+        return msgspec.structs.replace(
+            self, source=self.history, bounded=True, scan=None, wanted=WantedColumns()
+        )
+
+    @property
+    def scan_note(self) -> str:
+        return str(self.wanted)
 
     @property
     def column_scan(self) -> ColumnScan | None:

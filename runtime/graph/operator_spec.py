@@ -281,6 +281,11 @@ class OperatorSpec(msgspec.Struct, frozen=True, kw_only=True, tag_field="operato
         return None
 
     @property
+    def scan_note(self) -> str:
+        """What a source leaves out of its input because no operator behind it reads that; "" = nothing."""
+        return ""
+
+    @property
     def column_scan(self) -> ColumnScan | None:
         """The files that the operator reads, without any change of their rows; None = only it can read its input."""
         return None

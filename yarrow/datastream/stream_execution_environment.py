@@ -293,6 +293,7 @@ class StreamExecutionEnvironment(EnvironmentSettings):
             bounded=source.boundedness is Boundedness.BOUNDED,
             history=self._pickled_history(source, name),
             scan=scan,
+            can_narrow=source.can_narrow,
             declared_replay=source.replay,
             knows_bytes=source.counts_bytes,
         )

@@ -120,6 +120,7 @@ class ReadingSource(SourceHead):
         super().__init__(name)
         self._blob = spec.source
         self._strategy_blob = spec.watermark_strategy
+        self._wanted = spec.wanted
         #: More may come behind the history that it reads.
         self.goes_on = spec.history is not None
         self._reader: SourceReader[Any, SourceSplit] | None = None
@@ -165,7 +166,10 @@ class ReadingSource(SourceHead):
         declared = declared_type(self.context.descriptor.output_type)
         self._gives_fixed_rows = declared is not None and declared.is_immutable
         loaded: Source[Any, SourceSplit] = load_function(self._blob, self.name)
-        source = self._source = with_kept_schemas(loaded, self.name, self.context)
+        source = with_kept_schemas(loaded, self.name, self.context)
+        if self._wanted:
+            source = source.narrowed(self._wanted)
+        self._source = source
         self.emits_new_rows = source.makes_new_rows
         self.emits_named_rows = source.makes_named_rows
         if source.errors.is_bounded:
@@ -354,7 +358,8 @@ class ReadingSource(SourceHead):
         return carried
 
     def carry(self, records: list[SourceRecords]) -> bool:
-        if not can_be_carried(records, self.name):
+        # Another program may go on from the snapshot, and want the columns that these records lack.
+        if self._wanted.columns is not None or not can_be_carried(records, self.name):
             return False
         self._carries = records
         return True

@@ -111,6 +111,8 @@ class BatchStage(msgspec.Struct, frozen=True, kw_only=True):
     sql: SqlAggregation | None = None
     #: Why files of columns are read in Python all the same; "" for all other stages.
     no_sql: str = ""
+    #: What the source's readers leave out, for people; "" = nothing.
+    scan_note: str = ""
 
     def partition_of(self, exchange: BatchExchange, target: int) -> int:
         """The partition of this stage that reads a chunk of `exchange`, one of its inputs, with that target."""

@@ -71,7 +71,12 @@ def _source(stage: BatchStage) -> str:
     if stage.sql is not None:
         filters = "" if stage.sql.condition is None else ", filters their rows"
         return f"results of Spark SQL, which reads the files{filters} and aggregates their columns"
-    return f"splits of the source, in Python: {stage.no_sql}" if stage.no_sql else "splits of the source"
+    note = f"; the reader {stage.scan_note}" if stage.scan_note else ""
+    return (
+        f"splits of the source, in Python: {stage.no_sql}{note}"
+        if stage.no_sql
+        else f"splits of the source{note}"
+    )
 
 
 def combining_text(exchange: BatchExchange) -> str:

@@ -90,6 +90,7 @@ def _stage(
         order=_order(vertex, {exchange.kind for exchange in inputs}),
         sql=None if isinstance(decision, str) else decision,
         no_sql=decision if isinstance(decision, str) else "",
+        scan_note=vertex.head.spec.scan_note,
     )
 
 

@@ -25,6 +25,7 @@ from yarrow.runtime.graph.stream_graph import StreamGraph, StreamNode
 from yarrow.runtime.graph.translation.chaining import chain_name, chain_of, chained_edges, heads
 from yarrow.runtime.graph.translation.operator_ids import operator_ids
 from yarrow.runtime.graph.translation.plan import job_plan
+from yarrow.runtime.graph.translation.wanted_columns import with_wanted_columns
 
 #: The smallest derived number of key groups.
 MIN_DERIVED_MAX_PARALLELISM = 128
@@ -53,11 +54,12 @@ def generate_job_graph(
     ids = operator_ids(graph)
     chains = _in_topological_order([chain_of(head, graph) for head in heads(graph)])
     vertices = tuple(_vertex(chain, graph, ids) for chain in chains)
+    edges = _edges(chains, ids)
     job_graph = JobGraph(
         job_id=job_id,
         name=name,
-        vertices=vertices,
-        edges=_edges(chains, ids),
+        vertices=tuple(with_wanted_columns(vertex, edges) for vertex in vertices),
+        edges=edges,
         user_code=user_code,
         configuration=dict(configuration),
     )

@@ -65,6 +65,7 @@ def execution_plan_of_job(graph: JobGraph) -> dict[str, Any]:
             "pact": _pact(operator.spec),
             "contents": operator.description or operator.name,
             "parallelism": vertex.parallelism,
+            **_scan(operator.spec),
             **_claim(operator.claim),
             **_on_error(operator.errors, _targets_of_letters(graph, vertex, operator)),
         }
@@ -102,6 +103,10 @@ def stream_graph_of_job(graph: JobGraph) -> dict[str, Any]:
             }
         )
     return {"nodes": nodes}
+
+
+def _scan(spec: OperatorSpec) -> dict[str, str]:
+    return {"scan": f"the reader {spec.scan_note}"} if spec.scan_note else {}
 
 
 def _claim(claim: str) -> dict[str, str]:
@@ -207,7 +212,7 @@ def job_plan(graph: JobGraph) -> dict[str, Any]:
             "id": vertex.id,
             "parallelism": vertex.parallelism,
             "operator": "",
-            "operator_strategy": "",
+            "operator_strategy": _scan(vertex.head.spec).get("scan", ""),
             # Flink escapes it, because its dashboard inserts it into a page unchanged.
             "description": escaped(vertex.name),
             "optimizer_properties": {},

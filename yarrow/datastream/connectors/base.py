@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from yarrow.common.typeinfo import TypeInformation
     from yarrow.common.values.kept_schema import KeptSchema
+    from yarrow.common.values.wanted_columns import WantedColumns
     from yarrow.common.watermark_strategy import WatermarkStrategy
     from yarrow.datastream.connectors.dead_letters import DeadLetter
 
@@ -373,6 +374,18 @@ class Source(ABC, Generic[T, SplitT]):
     def scanned_bytes(self) -> int:
         """Bytes of the files of `scanned_format`, as far as they are known on the client."""
         return 0
+
+    @property
+    def can_narrow(self) -> bool:
+        """Whether `narrowed` leaves something out; False by default."""
+        return False
+
+    def narrowed(self, wanted: WantedColumns) -> Source[T, SplitT]:
+        """Return a source of record batches that may leave out columns and rows which nobody wants.
+
+        Positions in its splits mean what they mean in this source. By default it is this source.
+        """
+        return self
 
     def estimated_bytes(self) -> int | None:
         """About how many bytes a bounded source reads, as far as that is known on the client; None = unknown.

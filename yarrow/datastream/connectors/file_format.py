@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from yarrow.common.typeinfo import TypeInformation
+    from yarrow.common.values.wanted_columns import WantedColumns
 
 T = TypeVar("T")
 
@@ -160,6 +161,15 @@ class FileFormat(ABC, Generic[T]):
     def scanned_as(self) -> str | None:
         """`"parquet"` or `"csv"` if the format gives columns of such files without any change of rows."""
         return None
+
+    @property
+    def can_narrow(self) -> bool:
+        """Whether `narrowed` leaves something out."""
+        return False
+
+    def narrowed(self, wanted: WantedColumns) -> FileFormat[T]:
+        """Return a format that may leave out columns and rows which nobody wants; by default it is this one."""
+        return self
 
     @abstractmethod
     def create_reader(self, split: FileSourceSplit) -> FileReader:

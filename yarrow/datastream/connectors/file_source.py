@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from yarrow.common.typeinfo import TypeInformation
+    from yarrow.common.values.wanted_columns import WantedColumns
 
 T = TypeVar("T")
 
@@ -217,6 +218,18 @@ class FileSource(Source[T, FileSourceSplit], Generic[T]):
         # A scanner would fail at what the readers leave out.
         is_plain = is_plain and self.errors.policy is ErrorPolicy.FAIL
         return self._format.scanned_as if is_plain else None
+
+    @property
+    def can_narrow(self) -> bool:
+        """Whether the format can leave out columns."""
+        # A class of the user's may read otherwise.
+        return type(self) is FileSource and self._format.can_narrow
+
+    def narrowed(self, wanted: WantedColumns) -> FileSource[T]:
+        """Return a source of the same files, whose format decodes less of them."""
+        return FileSource(
+            self._format.narrowed(wanted), self._paths, self._enumerator, self._discovery_seconds
+        )
 
     def scanned_bytes(self) -> int:
         """Bytes of the present files."""

@@ -5,14 +5,17 @@ Owner: the task's thread. The sections of a file are read in the room `blocks`. 
 
 from __future__ import annotations
 
+import copy
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import pyarrow as pa
 
 from yarrow.common.serialization import BulkWriter
 from yarrow.common.typeinfo import RowTypeInfo, TypeInformation
+from yarrow.common.values.error_handling import ErrorPolicy
+from yarrow.common.values.wanted_columns import WantedColumns
 from yarrow.datastream.connectors.file_format import (
     BulkFormat,
     FileFormatError,
@@ -65,12 +68,33 @@ class ColumnarRowInputFormat(BulkFormat[Any], SectionDecoder):
         self._is_utc_timestamp = is_utc_timestamp
         self._is_case_sensitive = is_case_sensitive
         self._columnar = columnar
+        #: The columns that somebody reads; None = all.
+        self._wanted: frozenset[str] | None = None
 
     @property
     def scanned_as(self) -> str | None:
-        """The kind of files, when columnar."""
-        # A class of the user's may read otherwise.
-        return self._scanned_as if self._columnar and "_scanned_as" in vars(type(self)) else None
+        """The kind of files, when columnar and damage fails the job."""
+        # A class of the user's may read otherwise. Only the reader here can leave out damage, and tell of it.
+        is_plain = "_scanned_as" in vars(type(self)) and self.errors.policy is ErrorPolicy.FAIL
+        return self._scanned_as if self._columnar and is_plain else None
+
+    @property
+    def can_narrow(self) -> bool:
+        """Whether columns can be left out: those of batches, found by the names that they have."""
+        return self.scanned_as is not None and self._is_case_sensitive
+
+    def narrowed(self, wanted: WantedColumns) -> Self:
+        """Return a format that decodes the wanted columns alone, and passes over sections by their statistics.
+
+        It decodes all columns of a file that lacks a wanted one, so that an error tells what the file has. A column
+        of another type than declared is decoded too: its cast may fail.
+        """
+        if not wanted:
+            return self
+        changed = copy.copy(self)
+        changed._wanted = None if wanted.columns is None else frozenset(wanted.columns)
+        changed.condition = wanted.condition
+        return changed
 
     def produced_type(self) -> TypeInformation | None:
         """The Row type, where one was given."""
@@ -94,20 +118,39 @@ class ColumnarRowInputFormat(BulkFormat[Any], SectionDecoder):
         return section_letter_parser(path, self, self.errors.policy)
 
     def columns_in(self, path: str, found: pa.Schema) -> list[str] | None:
-        if self._schema is None:
-            return None
-        return names_in(path, found, self._schema.names, self._is_case_sensitive)
+        names = None
+        if self._schema is not None:
+            names = names_in(path, found, self._schema.names, self._is_case_sensitive)
+        return names if self._wanted is None else self._narrowed(names, found, self._wanted)
+
+    def _narrowed(
+        self, names: list[str] | None, found: pa.Schema, wanted: frozenset[str]
+    ) -> list[str] | None:
+        """The names to read in a file, without columns that nobody reads."""
+        declared = found if self._schema is None else self._schema
+        if not wanted <= set(declared.names) or not all(map(_has_single_names, (declared, found))):
+            return names
+        kept = [
+            field.name
+            for field in declared
+            if field.name in wanted or found.field(field.name).type != field.type
+        ]
+        # The library finds a column by its path, in which a dot leads into a struct.
+        return names if not kept or any("." in name for name in found.names) else kept
 
     def records_of(self, path: str, batch: pa.RecordBatch) -> Any:
-        if self._schema is not None:
+        schema = self._schema
+        if schema is not None:
+            if batch.num_columns < len(schema):
+                schema = pa.schema([schema.field(name) for name in batch.schema.names])
             try:
                 columns = [
                     self._cast(column, field.type)
-                    for column, field in zip(batch.columns, self._schema, strict=True)
+                    for column, field in zip(batch.columns, schema, strict=True)
                 ]
             except pa.ArrowException as error:
                 raise FileFormatError(f"{path}: a column does not have the declared type: {error}") from error
-            batch = pa.RecordBatch.from_arrays(columns, schema=self._schema)
+            batch = pa.RecordBatch.from_arrays(columns, schema=schema)
         return batch if self._columnar else rows_of_batch(batch, self._row_type)
 
     def _cast(self, column: pa.Array, target: pa.DataType) -> pa.Array:
@@ -117,6 +160,10 @@ class ColumnarRowInputFormat(BulkFormat[Any], SectionDecoder):
             # Both are counted in UTC; the zone alone is added or removed.
             column = column.cast(pa.timestamp(column.type.unit)) if column.type.tz is None else column
         return column.cast(target)
+
+
+def _has_single_names(schema: pa.Schema) -> bool:
+    return len(set(schema.names)) == len(schema.names)
 
 
 def names_in(path: str, found: pa.Schema, wanted: Sequence[str], is_case_sensitive: bool) -> list[str]:

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 
 from yarrow.common.serialization import BulkWriterFactory
 from yarrow.common.typeinfo import RowTypeInfo, TypeInformation
+from yarrow.common.values.conditions import Condition
 from yarrow.common.values.error_handling import ErrorHandling, ErrorPolicy
 from yarrow.datastream.connectors.file_format import (
     FileFormatError,
@@ -34,6 +35,7 @@ from yarrow.datastream.formats.columnar_files import (
     require_columns,
 )
 from yarrow.datastream.formats.columns import as_schema
+from yarrow.runtime.columns.group_statistics import GroupStatistics
 from yarrow.runtime.common.errors import InvalidProgramError
 from yarrow.table.types import RowType
 
@@ -79,6 +81,7 @@ class _ParquetSections(SectionedFile):
             self._file = pq.ParquetFile(stream, page_checksum_verification=checks)
         except (pa.ArrowException, OSError) as error:
             raise FileFormatError(f"{path} is no Parquet file: {error}") from error
+        self._statistics = GroupStatistics(self._file)
 
     @property
     def schema(self) -> pa.Schema:
@@ -91,6 +94,9 @@ class _ParquetSections(SectionedFile):
         return self._file.iter_batches(  # type: ignore[no-any-return]
             batch_size=batch_size, row_groups=[section], columns=names, use_threads=False
         )
+
+    def may_have(self, section: int, condition: Condition) -> bool:
+        return self._statistics.may_have(section, condition)
 
     def bytes_per_row(self, section: int, names: list[str] | None) -> float:
         group = self._file.metadata.row_group(section)

@@ -13,6 +13,7 @@ from typing import Any, BinaryIO
 
 import pyarrow as pa
 
+from yarrow.common.values.conditions import Condition
 from yarrow.datastream.connectors.base import SourceRecords
 from yarrow.datastream.connectors.file_format import (
     FileFormatError,
@@ -42,6 +43,10 @@ class SectionedFile(ABC):
     def batches(self, section: int, names: list[str] | None, batch_size: int) -> Iterator[pa.RecordBatch]:
         """Decode a section, in batches of at most `batch_size` rows; None = all columns."""
 
+    def may_have(self, section: int, condition: Condition) -> bool:
+        """Return whether a row of a section may meet a condition, as far as this is known without decoding it."""
+        return True
+
     @abstractmethod
     def bytes_per_row(self, section: int, names: list[str] | None) -> float:
         """Return the bytes that a row of a section has in the file, on average; None = all columns."""
@@ -60,6 +65,8 @@ class SectionDecoder(ABC):
 
     #: Rows decoded at a time.
     batch_size: int
+    #: Sections without a row that may meet it are passed over; None = all are decoded.
+    condition: Condition | None = None
 
     @abstractmethod
     def open_sections(self, path: str, stream: BinaryIO) -> SectionedFile:
@@ -139,6 +146,7 @@ class SectionReader(FileReader):
     def _load(self) -> bool:
         """Decodes the next batch; False at the end of the split."""
         if self._batches is None:
+            self._pass_over_sections()
             if self._done >= len(self._sections):
                 return False
             self._batches = self._file.batches(
@@ -159,3 +167,13 @@ class SectionReader(FileReader):
         self._skip -= self._next
         self._rows += self._next
         return True
+
+    def _pass_over_sections(self) -> None:
+        """Moves behind sections without a row that anybody wants, also if an earlier run has read rows of them."""
+        condition = self._decoder.condition
+        if condition is None:
+            return
+        while self._done < len(self._sections):
+            if self._file.may_have(self._sections[self._done], condition):
+                return
+            self._done, self._rows, self._skip = self._done + 1, 0, 0

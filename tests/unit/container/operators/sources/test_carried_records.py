@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 from tests.support.checkpoint_harness import CheckpointHarness, TakenCheckpoint
+from yarrow.common.values.wanted_columns import WantedColumns
 from yarrow.common.watermark_strategy import WatermarkStrategy
 from yarrow.container.operators.sources.carried_records import (
     CARRIED,
@@ -20,14 +21,17 @@ from yarrow.container.operators.sources.carried_records import (
     decode_carried,
     encode_carried,
 )
+from yarrow.container.operators.sources.source_reader import ReadingSource
 from yarrow.container.task.waiting_records import WaitingRecords
 from yarrow.datastream import MapFunction, StreamExecutionEnvironment
 from yarrow.datastream.connectors.base import SourceRecords
 from yarrow.datastream.connectors.datagen import DataGeneratorSource
 from yarrow.datastream.connectors.number_seq import even_ranges
 from yarrow.datastream.connectors.split_reading import OnRequestEnumerator, unassigned_or
+from yarrow.runtime.graph.connector_spec import SourceOperator
 from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.graph.states import ExecutionState
+from yarrow.table.expressions import col
 
 COUNT = 1200
 SPLIT = 200
@@ -167,6 +171,15 @@ def test_rows_that_no_snapshot_can_hold_are_known_beforehand() -> None:
     assert not can_be_carried([SourceRecords([1], side=[("tag", threading.Lock())])], "source")
     # Pickled it is, but nobody can make it again.
     assert not can_be_carried([SourceRecords([1, Refused("login", 403)])], "source")
+
+
+def test_rows_that_lack_columns_run_before_the_cut_in_place_of_being_carried() -> None:
+    records = [SourceRecords(pa.RecordBatch.from_pydict({"n": [1]}))]
+    assert ReadingSource("files", SourceOperator(source=b"")).carry(records)
+    passing_over = WantedColumns(condition=col("n") > 1)
+    assert ReadingSource("files", SourceOperator(source=b"", wanted=passing_over)).carry(records)
+    # A program that goes on from the snapshot may read the others.
+    assert not ReadingSource("files", SourceOperator(source=b"", wanted=WantedColumns(("n",)))).carry(records)
 
 
 def test_what_waits_is_handed_out_in_parts() -> None:
