@@ -39,7 +39,7 @@ EXPECTED: dict[str, list[list[Any]]] = {
     "Text files": [["or not to be", "to be"]],
     "CSV files": [[("Ada", 36), ("Bob", 7)]],
     "JSON files": [[("about", 1.5), ("home", 2.0)]],
-    "Parquet files": [[("Bonn", 12), ("Kiel", 7)], [7, 12], [7, 12]],
+    "Parquet files": [[("Bonn", 12), ("Kiel", 7)], [7, 12], ["Bonn"], [7, 12]],
     "ORC files": [[("Bonn", 12), ("Kiel", 7)]],
     "Avro files": [[("Bonn", Decimal("12.5")), ("Kiel", Decimal("7.0"))]],
     "One source after another": [["1", "2", "3", "or not to be", "to be"], [1, 2, 3, 4, 5]],

@@ -72,7 +72,7 @@ def test_restored_readers_give_each_wanted_row_once(
 ) -> None:
     file = tmp_path / "numbers.parquet"
     write(file, count, group)
-    condition: Condition = col("n") >= least
+    condition = col("n") >= least
     read = source(file, split_bytes=100 if is_cut else 1 << 20).narrowed(WantedColumns(("n",), condition))
     rows = [row["n"] for row in run_with_restores(read, 2, max_rows, polls)]
     assert sorted(n for n in rows if n >= least) == list(range(least, count))
