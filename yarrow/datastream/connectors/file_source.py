@@ -222,8 +222,9 @@ class FileSource(Source[T, FileSourceSplit], Generic[T]):
     @property
     def can_narrow(self) -> bool:
         """Whether the format can leave out columns."""
-        # A class of the user's may read otherwise.
-        return type(self) is FileSource and self._format.can_narrow
+        # A class of the user's may read otherwise. Dead letters have all columns of a row.
+        is_plain = type(self) is FileSource and self.errors.policy is ErrorPolicy.FAIL
+        return is_plain and self._format.can_narrow
 
     def narrowed(self, wanted: WantedColumns) -> FileSource[T]:
         """Return a source of the same files, whose format decodes less of them."""

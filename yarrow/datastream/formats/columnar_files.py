@@ -14,7 +14,6 @@ import pyarrow as pa
 
 from yarrow.common.serialization import BulkWriter
 from yarrow.common.typeinfo import RowTypeInfo, TypeInformation
-from yarrow.common.values.error_handling import ErrorPolicy
 from yarrow.common.values.wanted_columns import WantedColumns
 from yarrow.datastream.connectors.file_format import (
     BulkFormat,
@@ -73,10 +72,9 @@ class ColumnarRowInputFormat(BulkFormat[Any], SectionDecoder):
 
     @property
     def scanned_as(self) -> str | None:
-        """The kind of files, when columnar and damage fails the job."""
-        # A class of the user's may read otherwise. Only the reader here can leave out damage, and tell of it.
-        is_plain = "_scanned_as" in vars(type(self)) and self.errors.policy is ErrorPolicy.FAIL
-        return self._scanned_as if self._columnar and is_plain else None
+        """The kind of files, when columnar."""
+        # A class of the user's may read otherwise.
+        return self._scanned_as if self._columnar and "_scanned_as" in vars(type(self)) else None
 
     @property
     def can_narrow(self) -> bool:

@@ -92,6 +92,8 @@ def test_sources_that_make_times_or_read_otherwise_are_left_as_they_are(folder: 
 
     assert wanted(folder, build, strategy=WatermarkStrategy.for_monotonous_timestamps()) == WantedColumns()
     assert wanted(folder, build, OwnFormat()) == WantedColumns()
+    # Letters hold all columns of a row that cannot be read.
+    assert wanted(folder, build, ParquetColumnarRowInputFormat().on_error("skip")) == WantedColumns()
     by_any_case = ParquetColumnarRowInputFormat(SCHEMA, is_case_sensitive=False)
     assert wanted(folder, build, by_any_case) == WantedColumns()
 
