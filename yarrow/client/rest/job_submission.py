@@ -16,7 +16,7 @@ import msgspec
 from yarrow.client.interrupts import show_no_trace_of_ctrl_c
 from yarrow.client.rest.job_heartbeats import JobHeartbeatSettings
 from yarrow.client.rest.remote_job_client import RemoteJobClient
-from yarrow.client.rest.rest_client import RestClient
+from yarrow.client.rest.rest_client import UPLOAD_SECONDS, RestClient
 from yarrow.common.job_client import JobClient
 from yarrow.runtime.common.ids import JobID
 from yarrow.runtime.config.files import load_settings
@@ -28,8 +28,6 @@ from yarrow.runtime.graph.job_graph import JobGraph, encode_job_graph
 from yarrow.runtime.graph.shipped_files import ship_files
 
 _GRAPH_FILE = "job_graph"
-#: Seconds in which the server must accept a file.
-_UPLOAD_TIMEOUT = 300.0
 
 
 def settings_of(configuration: Mapping[str, str]) -> Settings:
@@ -83,7 +81,7 @@ def _upload(
 ) -> Mapping[str, Any]:
     def store(data: bytes) -> str:
         answer = rest.request(
-            "POST", "/blobs", data, {"Content-Type": "application/octet-stream"}, _UPLOAD_TIMEOUT
+            "POST", "/blobs", data, {"Content-Type": "application/octet-stream"}, UPLOAD_SECONDS
         )
         return str(json.loads(answer)["key"])
 

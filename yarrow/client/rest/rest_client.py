@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from yarrow.client.rest.rest_tls import RestTls
 
 _TIMEOUT = 15.0
-_UPLOAD_TIMEOUT = 300.0
+#: Seconds in which the server must accept a file.
+UPLOAD_SECONDS = 300.0
 _MAX_ANSWER = 100 << 20
 _START_ONE = (
     "Is the cluster running? Start one with `yarrow start-cluster`, or name another with -m host:port, or an"
@@ -215,7 +216,7 @@ class RestClient:
         boundary = os.urandom(16).hex()
         body = multipart(boundary, json.dumps(request).encode(), files)
         headers = {"Content-Type": f"multipart/form-data; boundary={boundary}"}
-        return json.loads(self.request("POST", path, body, headers, timeout=_UPLOAD_TIMEOUT))
+        return json.loads(self.request("POST", path, body, headers, timeout=UPLOAD_SECONDS))
 
     def open(self, method: str, path: str, body: Any, headers: Mapping[str, str]) -> http.client.HTTPResponse:
         """Sends one request with the token; the caller reads and closes the answer.
