@@ -8,9 +8,10 @@ import re
 import signal
 import subprocess
 import sys
+import time
 import urllib.request
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from yarrow.common.job_client import JobClient
 from yarrow.common.watermark_strategy import WatermarkStrategy
 from yarrow.datastream.connectors.base import SourceReader, SourceReaderContext
 from yarrow.datastream.stream_execution_environment import StreamExecutionEnvironment
+from yarrow.runtime.common.errors import YarrowError
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.fs.client_folder import STANDALONE_MASTER, WORKING_DIRECTORY_PREFIX, remove_abandoned
 from yarrow.standalone.leader_announcements import LeaderAnnouncements
@@ -297,6 +299,55 @@ class SlowGatedSource(GatedSource):
         reader = gated_source._Reader(self, context)
         reader.PAUSE = 0.02
         return reader
+
+
+class LostForGoodError(YarrowError):
+    """An error that no restart could help."""
+
+    is_final = True
+
+
+def failing_by(file: str) -> Callable[[int], int]:
+    """Lets rows pass slowly until the file is there, and then fails for good."""
+
+    def passed(number: int) -> int:
+        if os.path.exists(file):
+            raise LostForGoodError("the rows are lost")
+        time.sleep(0.01)
+        return number
+
+    return passed
+
+
+class RowsLostForGood(WatchedJob):
+    """A job with checkpoints that fails for good when it is told."""
+
+    def __init__(self, cluster: StandaloneMasters, folder: Path, checkpoints: str) -> None:
+        self._file = folder / "lost"
+        env = environment_of(
+            {
+                **{
+                    key: value
+                    for key, value in cluster.config.items()
+                    if key.startswith("high-availability.")
+                },
+                "execution.target": "remote",
+                "security.cluster.directory": cluster.config["security.cluster.directory"],
+                "execution.checkpointing.interval": "500 ms",
+                "execution.checkpointing.dir": checkpoints,
+                **RESTARTS,
+            }
+        )
+        env.set_parallelism(1)
+        env.from_sequence(1, 10**12).map(failing_by(str(self._file))).filter(lambda number: False).print()
+        client = env.execute_async("rows that are lost")
+        super().__init__(cluster, str(client.get_job_id()))
+        self.checkpoints = f"{checkpoints}/{self.job_id}"
+
+    def fail(self) -> None:
+        """Returns when the job has failed."""
+        self._file.touch()
+        until(lambda: self.state() == "FAILED", GRACE, "the job has failed for good")
 
 
 class CountedRows(WatchedJob):

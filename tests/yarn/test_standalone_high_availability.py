@@ -11,8 +11,11 @@ import pytest
 
 from tests.support.hadoop.cluster import HadoopCluster
 from tests.yarn.private_zookeeper import PrivateZooKeeper
-from tests.yarn.standalone_masters import CountedRows, StandaloneMasters
+from tests.yarn.standalone_masters import CountedRows, RowsLostForGood, StandaloneMasters
 from tests.yarn.waiting import GRACE, until
+from yarrow.runtime.fs.file_system import exists
+from yarrow.runtime.fs.registry import file_system_for
+from yarrow.runtime.ha.stored_files import KEPT_FILE
 
 pytestmark = [pytest.mark.fault, pytest.mark.slow]
 
@@ -54,8 +57,8 @@ def start(
             cluster.until_nothing_is_stored()
 
 
-def test_a_killed_leader_is_replaced(start: Start) -> None:
-    cluster, job = start()
+def test_a_killed_leader_is_replaced(start: Start, tmp_path: Path, hdfs_folder: str) -> None:
+    cluster, job = start(masters=3)
     before = cluster.epoch()
     for master in cluster.masters:
         # Whoever is asked: one that stands by passes on what the leader says.
@@ -67,6 +70,19 @@ def test_a_killed_leader_is_replaced(start: Start) -> None:
     assert job.restored_from() > 1, "it went on from a checkpoint, not from the beginning"
     job.until_checkpoints(1)
     job.finish()
+    # The job below takes the slots. The next leader keeps the checkpoint of a job that failed for good.
+    lost = RowsLostForGood(cluster, tmp_path, f"{hdfs_folder}/checkpoints")
+    lost.until_running()
+    lost.until_checkpoints()
+    lost.fail()
+    second = cluster.epoch()
+    cluster.leader().kill()
+    until(lambda: cluster.epoch() > second and bool(cluster.overview()), GRACE, "the third master leads")
+    cluster.until_nothing_is_stored()
+    files = file_system_for(lost.checkpoints)
+    assert exists(files, f"{lost.checkpoints}/{KEPT_FILE}")
+    kept = [each.path for each in files.list(lost.checkpoints) if "/chk-" in each.path]
+    assert kept and exists(files, f"{kept[-1]}/_metadata"), "the user begins again from there"
 
 
 def test_leaders_that_were_stopped_find_themselves_fenced(start: Start) -> None:
