@@ -212,6 +212,8 @@ def test_rest_says_what_runs_and_cancels_it(tmp_path: Path) -> None:
     # Spark's own pages, read from the driver: their JSON, since that is what is easily asked.
     pages = details["spark-pages"]
     assert pages == f"/jobs/{job['jid']}/spark/"
+    configuration = ask(f"/jobs/{job['jid']}/config")["execution-config"]
+    assert configuration["user-config"]["spark-pages"] == pages
     (shown,) = ask(f"{pages}api/v1/applications")
     assert shown["id"] == details["spark-application"]
     ask(f"/jobs/{job['jid']}?mode=cancel", "PATCH")

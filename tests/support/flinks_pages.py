@@ -56,7 +56,8 @@ PAGES = {
     "job/running/{running}/exceptions": "Exception History",
     "job/running/{running}/dataskew": "What is Data Skew",
     "job/running/{running}/checkpoints": "Latest Completed Checkpoint",
-    "job/running/{running}/configuration": "User Configuration",
+    # Each entry of the user's configuration is shown; the path of Spark's own pages is one.
+    "job/running/{running}/configuration": "execution.checkpointing.interval",
     "job/running/{running}/rescales": "Rescale Counts",
     "job/running/{running}/overview/{vertex}/detail": "Max Parallelism",
     "job/running/{running}/overview/{vertex}/subtasks": "Subtask Metrics",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 from pydantic import ValidationError
@@ -46,6 +46,9 @@ from yarrow.runtime.rpc.messages import (
     VertexDetails,
 )
 
+#: The entry of a job's configuration that tells where Spark's own pages are. No option has its name.
+SPARK_PAGES: Final = "spark-pages"
+
 
 def job_summary(job: JobOverview, now: int) -> JobSummary:
     """A job in a list."""
@@ -61,7 +64,7 @@ def job_details(job: ExecutionGraphDetails, now: int, application_id: str) -> Jo
         job,
         is_stoppable=_is_stoppable(job),
         application_id=application_id,
-        spark_pages=f"/jobs/{job.job_id}/spark/" if job.has_spark_pages else "",
+        spark_pages=_spark_pages(job),
         start_time=start,
         duration=_duration(start, job.end_time, now),
         now=now,
@@ -111,7 +114,11 @@ def _duration(start: int, end: int, now: int) -> int:
 
 
 def job_configuration(job: ExecutionGraphDetails) -> JobConfiguration:
-    """How a job executes; secrets are hidden."""
+    """How a job executes; secrets are hidden.
+
+    Flink's page shows each entry of the user's configuration as text, and has no other place for Spark's pages.
+    """
+    pages = {SPARK_PAGES: path} if (path := _spark_pages(job)) else {}
     settings = Settings(job.configuration)
     parallelism = _text(settings, pipeline_options.DEFAULT_PARALLELISM)
     reuse = _text(settings, pipeline_options.OBJECT_REUSE)
@@ -124,9 +131,14 @@ def job_configuration(job: ExecutionGraphDetails) -> JobConfiguration:
             or "Cluster level default restart strategy",
             job_parallelism=int(parallelism) if parallelism.isdigit() else 1,
             object_reuse_mode=reuse.lower() == "true",
-            user_config=settings.to_dict(),
+            user_config=settings.to_dict() | pages,
         ),
     )
+
+
+def _spark_pages(job: ExecutionGraphDetails) -> str:
+    """The path of Spark's own pages about a job; empty while there are none."""
+    return f"/jobs/{job.job_id}/spark/" if job.has_spark_pages else ""
 
 
 def _text(settings: Settings, option: EngineOption[Any]) -> str:

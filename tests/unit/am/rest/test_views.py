@@ -25,7 +25,7 @@ from tests.unit.am.rest.fakes import (
 from yarrow.am.rest.log_files import LogFolder
 from yarrow.am.rest.models.accumulators import as_json
 from yarrow.am.rest.models.jobs import JobAccumulators
-from yarrow.am.rest.views.jobs import plan_of
+from yarrow.am.rest.views.jobs import job_configuration, plan_of
 from yarrow.am.rest.views.task_managers import count_tasks, task_manager_details
 from yarrow.am.rest.views.times import aggregate_state, attempt_span, state_durations, tasks_span
 from yarrow.am.rest.views.vertices import back_pressure
@@ -117,6 +117,15 @@ def test_tasks_of_a_job_are_shared_out_to_its_slots() -> None:
     shown = task_manager_details(info, count_tasks(jobs), NOW)
     assert [slot.assigned_tasks for slot in shown.allocated_slots] == [2, 1]
     assert (shown.assigned_tasks, shown.metrics.heap_used) == (3, 0)
+
+
+def test_the_configuration_of_a_job_tells_where_spark_pages_are() -> None:
+    """Flink's page shows each entry, and no other field that REST fills."""
+    job = job_details(JOB, JobStatus.RUNNING)
+    without = job_configuration(job).execution_config.user_config
+    assert "spark-pages" not in without and without["parallelism.default"] == "2"
+    shown = job_configuration(msgspec.structs.replace(job, has_spark_pages=True)).execution_config.user_config
+    assert shown == {**without, "spark-pages": f"/jobs/{JOB}/spark/"}
 
 
 def test_log_of_a_task_executor_is_not_the_control_planes(cluster: FakeCluster) -> None:
