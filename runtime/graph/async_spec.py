@@ -67,12 +67,6 @@ class AsyncByKeyOperator(AsyncWaitOperator, frozen=True, kw_only=True, tag="asyn
 class AsyncColumnsOperator(AsyncWaitOperator, frozen=True, kw_only=True, tag="async_columns"):
     """An asynchronous function of record batches."""
 
-    on_error_inputs = ()
-    on_error_refusal = (
-        "its function takes record batches, and a call for several pieces of them fails as a whole. Give the function"
-        " rows, or catch the error in it"
-    )
-
     #: The Arrow schema of its results (IPC bytes); None = not declared.
     schema: bytes | None = None
 

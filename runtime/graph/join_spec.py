@@ -94,6 +94,10 @@ class ColumnarJoinOperator(OperatorSpec, frozen=True, kw_only=True):
 
     ended_subtasks_leave_no_unions = True
     operator_package = "columnar_join"
+    on_error_refusal = (
+        "a join of columns calls no function of yours, so that no pair of rows can fail in it. Call on_error on the"
+        " functions before or behind it"
+    )
 
     kind: JoinKind
     key_columns: tuple[KeyColumns, KeyColumns]

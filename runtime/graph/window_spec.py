@@ -237,6 +237,10 @@ class ColumnarWindowSpec(OperatorSpec, frozen=True, kw_only=True):
     # As of windows of rows.
     ended_subtasks_leave_no_unions = True
     operator_package = "columnar_window"
+    on_error_refusal = (
+        "windows of columns aggregate the rows of many keys at once, so that none could be left out alone."
+        " Call on_error on map_batches before them, or catch the error in the aggregate"
+    )
 
     key_column: KeyColumns
     #: Empty where `function` aggregates.

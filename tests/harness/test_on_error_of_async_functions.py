@@ -6,7 +6,6 @@ import itertools
 from collections.abc import Iterator
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
 import tests.support.gated_calls as support
@@ -16,7 +15,6 @@ from yarrow.common.typeinfo import Types
 from yarrow.datastream import AsyncDataStream, DataStream
 from yarrow.datastream.connectors import DeadLetter
 from yarrow.datastream.functions import AsyncBatchFunction, AsyncRetryStrategy
-from yarrow.runtime.common.errors import InvalidProgramError
 from yarrow.runtime.data.keys import encode_key
 from yarrow.runtime.data.serializers.serializers import serializer_for
 from yarrow.testing.operator_harness import FragmentFailedError, OperatorHarness
@@ -216,15 +214,4 @@ def test_a_call_for_many_rows_is_divided(threads: int, ordered: bool, gates: Gat
         # Each failing row was at last called alone, and once.
         assert sorted(call[0] for call in gates.begun if len(call) == 1 and call[0] % 5 == 0) == list(
             range(5, 41, 5)
-        )
-
-
-def test_calls_for_columns_refuse_it_by_name() -> None:
-    columns = pa.schema([("n", pa.int64())])
-    with pytest.raises(
-        InvalidProgramError, match="its function takes record batches, and a call for several pieces"
-    ):
-        OperatorHarness(
-            lambda rows: AsyncDataStream.ordered_wait(rows, Batches(), MINUTE, 20).on_error("skip"),
-            types=[columns],
         )

@@ -300,14 +300,20 @@ class WaitingCallsOperator(Operator):
             raise OperatorFailure(self.name, self.described(records), error)
         self._under_way -= self._batches is not None
         if len(records) == 1:
-            # The record keeps its place, and is in flight until its letter leaves there.
-            self._queue.complete(records[0], FailedResults(error))
+            self.failed_alone(records[0], error)
             return
         # Nobody says which row is at fault, so that halves are called until it is alone.
         middle = len(records) // 2
-        halves = [records[:middle], records[middle:]]
+        self.call_halves(records[:middle], records[middle:])
+
+    def failed_alone(self, record: PendingResult, error: Exception) -> None:
+        """Take the error of a record that had a call of its own: it is in flight until its letter leaves there."""
+        self._queue.complete(record, FailedResults(error))
+
+    def call_halves(self, *halves: Sequence[PendingResult]) -> None:
+        """Begin a call for each half of the records of a failed one."""
         self._under_way += len(halves)
-        self._submit([BatchCall(half, self.argument_of(half)) for half in halves])
+        self._submit([BatchCall(list(half), self.argument_of(half)) for half in halves])
 
     def leave_out_by(self, failed: FailedRecords) -> None:
         # The loop only collects rows: a record is left out when its call has failed.
@@ -317,8 +323,14 @@ class WaitingCallsOperator(Operator):
 
     def _complete_batch(self, records: Sequence[PendingResult], results: list[Any]) -> None:
         self._under_way -= 1
+        complete = self.complete
         for record, share in zip(records, self.shares_of(records, results), strict=True):
-            self._queue.complete(record, share)
+            complete(record, share)
+
+    @property
+    def complete(self) -> Callable[[PendingResult, list[Any]], None]:
+        """Takes the results of a record."""
+        return self._queue.complete
 
     @property
     def awaits_results(self) -> bool:
@@ -338,7 +350,7 @@ class WaitingCallsOperator(Operator):
         """What may leave: results of whole records, and marks of time in their places."""
         # Each name that is looked up here costs every record.
         pop, seconds = self._queue.pop, perf_counter
-        emitted = self.emitted if self.failed is None else self._emitted_or_left_out
+        emitted = self.emitted if self.failed is None else self.emitted_or_left_out
         while (left := pop()) is not None:
             if isinstance(left, PendingResult):
                 yield from emitted(left)
@@ -349,7 +361,7 @@ class WaitingCallsOperator(Operator):
             if seconds() > deadline:
                 return
 
-    def _emitted_or_left_out(self, complete: PendingResult) -> Iterable[Any]:
+    def emitted_or_left_out(self, complete: PendingResult) -> Iterable[Any]:
         """The results of a record, or its letter if somebody reads letters."""
         failed, results = self.failed, complete.results
         assert failed is not None, "the program says on_error"

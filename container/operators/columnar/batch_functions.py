@@ -8,7 +8,6 @@ object of a row, unless the row has failed and goes aside.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -21,7 +20,7 @@ from yarrow.container.operators.columnar.batch_containers import (
     UnknownContainerError,
     adapter_for,
 )
-from yarrow.container.operators.columnar.conversions import ArrowToRowsConverter, ConversionError
+from yarrow.container.operators.columnar.conversions import RowsPutAside
 from yarrow.container.operators.columnar.declared_columns import (
     BatchFunctionError,
     ColumnValueError,
@@ -33,23 +32,10 @@ from yarrow.container.operators.registry import runs
 from yarrow.container.operators.runtime_context import OperatorRuntimeContext
 from yarrow.datastream.functions import CheckpointedFunction
 from yarrow.runtime.data.elements import ArrowBatch
-from yarrow.runtime.graph.column_spec import ArrowToRowsOperator, BatchFunctionOperator, BatchShape
+from yarrow.runtime.graph.column_spec import BatchFunctionOperator, BatchShape
 
 if TYPE_CHECKING:
     from yarrow.container.operators.failed_records import FailedRecords
-
-
-class _ShownRow:
-    """A row with a value for which Python has no object: a letter holds its text alone."""
-
-    def __init__(self, row: pa.RecordBatch) -> None:
-        self._row = row
-
-    def __repr__(self) -> str:
-        return f"Row({', '.join(f'{name}={self._row.column(name)[0]}' for name in self._row.schema.names)})"
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        raise TypeError("the row has no form in Python")
 
 
 @runs(BatchFunctionOperator)
@@ -67,8 +53,8 @@ class BatchFunctionCaller(CheckpointedFunctionOperator, ColumnarOperator):
         self._columns = DeclaredColumns(name, spec.shape.value, spec.schema)
         self._call: Callable[[Any], Any]
         self._adapter: BatchAdapter
-        #: Makes rows of a part that fails.
-        self._rows = ArrowToRowsConverter(name, ArrowToRowsOperator())
+        #: Takes the rows at which the function fails.
+        self._aside = RowsPutAside(name)
         self._opened = False
         self.function = None
 
@@ -110,22 +96,13 @@ class BatchFunctionCaller(CheckpointedFunctionOperator, ColumnarOperator):
             if failed.is_fatal(error):
                 raise
             if len(batch) == 1 or self._keeps_state:
-                self._put_aside(failed, error, batch)
+                self._aside.put_aside(failed, error, batch)
                 return
             half = len(batch) // 2
             yield from self._without_failing_rows(failed, batch.sliced(0, half))
             yield from self._without_failing_rows(failed, batch.sliced(half, len(batch)))
         else:
             yield from results
-
-    def _put_aside(self, failed: FailedRecords, error: Exception, batch: ArrowBatch) -> None:
-        try:
-            rows, stamps = self._rows.to_rows(batch)
-        except ConversionError:
-            rows = [_ShownRow(batch.batch.slice(at, 1)) for at in range(len(batch))]
-            stamps = None if batch.timestamps is None else batch.timestamps.to_pylist()
-        for row, stamp in zip(rows, stamps or repeat(None), strict=False):
-            failed.put_aside(error, 0, row, stamp)
 
     @property
     def _keeps_state(self) -> bool:

@@ -1,4 +1,4 @@
-"""Conversions of rows to record batches and back, which a plan shows where rows and columns meet.
+"""Conversions of rows to record batches and back, which a plan shows where rows and columns meet; letters of rows.
 
 Owner: the task thread. null is None and never NaN. A value that does not fit fails the job, with operator,
 row, field, the expected and the received value. Must not guess types: the schema was declared when the graph
@@ -10,7 +10,8 @@ from __future__ import annotations
 import dataclasses
 import datetime as dt
 from collections.abc import Callable, Sequence
-from typing import Any
+from itertools import repeat
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +27,10 @@ from yarrow.runtime.data.arrow_types import in_microseconds
 from yarrow.runtime.data.elements import ArrowBatch
 from yarrow.runtime.data.errors import DataError
 from yarrow.runtime.graph.column_spec import ArrowToRowsOperator, RowsToArrowOperator
+
+if TYPE_CHECKING:
+    # Most processes leave out no records.
+    from yarrow.container.operators.failed_records import FailedRecords
 
 
 class ConversionError(DataError):
@@ -225,3 +230,34 @@ def _change(kind: pa.DataType) -> Callable[[Any], Any] | None:
 
 def _changed(value: Any, change: Callable[[Any], Any] | None) -> Any:
     return value if value is None or change is None else change(value)
+
+
+class _ShownRow:
+    """A row with a value for which Python has no object: a letter holds its text alone."""
+
+    def __init__(self, row: pa.RecordBatch) -> None:
+        self._row = row
+
+    def __repr__(self) -> str:
+        return f"Row({', '.join(f'{name}={self._row.column(name)[0]}' for name in self._row.schema.names)})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise TypeError("the row has no form in Python")
+
+
+class RowsPutAside:
+    """Makes a letter of each row of a batch that an operator leaves out."""
+
+    def __init__(self, name: str) -> None:
+        """`name`: of the operator."""
+        self._rows = ArrowToRowsConverter(name, ArrowToRowsOperator())
+
+    def put_aside(self, failed: FailedRecords, error: Exception, batch: ArrowBatch) -> None:
+        """Count the rows; send their letters if somebody reads them. Raises `error` if it is none of a record."""
+        try:
+            rows, stamps = self._rows.to_rows(batch)
+        except ConversionError:
+            rows = [_ShownRow(batch.batch.slice(at, 1)) for at in range(len(batch))]
+            stamps = None if batch.timestamps is None else batch.timestamps.to_pylist()
+        for row, stamp in zip(rows, stamps or repeat(None), strict=False):
+            failed.put_aside(error, 0, row, stamp)

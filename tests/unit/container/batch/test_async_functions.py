@@ -187,3 +187,25 @@ def test_timeouts_and_retries_hold() -> None:
     strategy = AsyncRetryStrategy.fixed_delay(1, 1, None, has_exception_predicate)
     again = AsyncDataStream.ordered_wait_with_retry(numbers(env, 50), AtSecond(), MINUTE, strategy)
     assert collect(env, again) == list(range(1, 51))
+
+
+class RefusesTens(AsyncBatchFunction):
+    max_rows = 64
+
+    async def async_invoke(self, values: Any) -> Any:
+        if any(number % 10 == 0 for number in values.column("n").to_pylist()):
+            raise ValueError("one of them")
+        return values
+
+
+def test_failing_rows_of_record_batches_leave_as_letters() -> None:
+    env = environment(2)
+    numbers = env.from_source(NumberSequenceSource(1, 200), WatermarkStrategy.no_watermarks(), "numbers")
+    schema = pa.schema([("n", pa.int64())])
+    columns = numbers.map(lambda n: Row(n=n), Types.ROW_NAMED(["n"], [Types.LONG()])).to_arrow(schema)
+    made = AsyncDataStream.unordered_wait(columns, RefusesTens(), MINUTE, 100, schema).uid("calls")
+    made = made.on_error("dead_letter", max_share=0.5)
+    letters = made.dead_letters().map(lambda letter: f"{letter.operator} {letter.error}", Types.STRING())
+    found = collect(env, made.to_rows().map(lambda row: str(row.n), Types.STRING()).union(letters))
+    good = [str(n) for n in range(1, 201) if n % 10]
+    assert sorted(found) == sorted([*good, *["calls ValueError: one of them"] * 20])
