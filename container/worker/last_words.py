@@ -22,6 +22,8 @@ from yarrow.container.worker.present_call import PresentCall, RunningCode
 _LOOK_SECONDS: Final = 0.25
 #: Seconds that a dying process may take for its last word.
 _LAST_SECONDS: Final = 5
+#: Seconds that the last word waits for a look which is being told.
+_TELL_SECONDS: Final = 1.0
 _CRASHES: Final = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGFPE, signal.SIGILL)
 
 _NOTHING: Final = PresentCall("", "", "")
@@ -50,6 +52,9 @@ class LastWords:
         self._thread = threading.get_ident()
         self._process = os.getpid()
         self._over = threading.Event()
+        #: Nobody tells anything behind the last word, nor behind the end.
+        self._telling = threading.Lock()
+        self._is_dying = False
         #: Looks that were made; each was told if anything had changed.
         self.looks = 0
 
@@ -61,6 +66,10 @@ class LastWords:
 
     def __exit__(self, *error: object) -> None:
         self._over.set()
+        if os.getpid() == self._process:
+            # A look that has begun to tell ends first. In a forked process nobody would release the lock.
+            with self._telling:
+                pass
         if _Present.words is self:
             _Present.words = None
 
@@ -69,10 +78,13 @@ class LastWords:
         while not self._over.wait(_LOOK_SECONDS):
             call = self._call(self._thread) or _NOTHING
             if call != told:
-                try:
-                    self._tell(call, "")
-                except OSError:
-                    return
+                with self._telling:
+                    if self._over.is_set() or self._is_dying:
+                        return
+                    try:
+                        self._tell(call, "")
+                    except OSError:
+                        return
                 told = call
             self.looks += 1
 
@@ -98,8 +110,16 @@ class LastWords:
             return
         thread = self._thread if self._in_flight is None else threading.get_ident()
         call = self._call(thread, with_stack=True)
-        if call is not None:
+        if call is None:
+            return
+        self._is_dying = True
+        # A look that has begun to tell ends first; it could have crashed itself.
+        is_alone = self._telling.acquire(timeout=_TELL_SECONDS)
+        try:
             self._tell(call, how)
+        finally:
+            if is_alone:
+                self._telling.release()
 
 
 class _Present:

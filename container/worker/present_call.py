@@ -6,6 +6,7 @@ line, and the variable of its record. Must not call user code, so a record is sh
 
 from __future__ import annotations
 
+import dataclasses
 import datetime as dt
 import re
 import reprlib
@@ -27,6 +28,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 
 from yarrow.common.types import Row
+from yarrow.common.values.secret_keys import REDACTED, is_secret_key
 from yarrow.container.codegen.code_writer import CompiledCode
 from yarrow.container.operators.calls_beside import CallsBeside
 from yarrow.container.protocol.failure import is_engine_file
@@ -45,6 +47,8 @@ _MOST_FRAMES: Final = 20
 #: Most members of a tuple, and of any other container, that are shown.
 _MOST_OF_TUPLE: Final = 12
 _MOST_ITEMS: Final = 8
+#: Most values in a record that are looked at. Each gives a character or more, and an object may hold itself.
+_MOST_VALUES: Final = _LONGEST_RECORD
 
 #: Arrays of Arrow whose values have no classes of a program.
 _PLAIN_ARRAYS: Final = frozenset(
@@ -71,6 +75,10 @@ _name_of: Final[Callable[[type], str]] = type.__dict__["__name__"].__get__
 _bases_of: Final[Callable[[type], tuple[type, ...]]] = type.__dict__["__mro__"].__get__
 _namespace_of: Final[Callable[[type], Mapping[str, Any]]] = type.__dict__["__dict__"].__get__
 _args_of: Final[Callable[[BaseException], tuple[Any, ...]]] = BaseException.__dict__["args"].__get__
+#: In place of a variable that a frame does not have.
+_ABSENT: Final = object()
+#: Where a data class has its fields.
+_FIELDS: Final = "__dataclass_fields__"
 _names_of_row: Final[Callable[[Row], tuple[str, ...] | None]] = Row.__dict__["_fields"].__get__
 _values_of_row: Final[Callable[[Row], list[Any]]] = Row.__dict__["_values"].__get__
 
@@ -126,7 +134,9 @@ class RunningCode:
                 if by_method is not None and by_method.operator_name != name:
                     break
                 held = frame.f_locals
-                record = shown_record(held[variable]) if variable in held else ""
+                # One look: another thread may delete the variable meanwhile.
+                value = held.get(variable, _ABSENT)
+                record = "" if value is _ABSENT else shown_record(value)
                 by_method = PresentCall(name, record, "", generated.attempt)
                 break
             if by_method is None or not by_method.record:
@@ -160,10 +170,12 @@ def _record_of_method(frame: FrameType, held: Mapping[str, Any]) -> str:
     """The batch that a method of an operator has got, or the timer that it fires; "" = neither."""
     code = frame.f_code
     for name in code.co_varnames[1 : code.co_argcount]:
-        if type(held.get(name)) is ArrowBatch:
-            return shown_record(held[name])
-    if code.co_name == "_fire" and "key" in held and "timestamp" in held:
-        return f"(timer at {shown_record(held['timestamp'])} of the key {shown_record(held['key'])})"
+        value = held.get(name)
+        if type(value) is ArrowBatch:
+            return shown_record(value)
+    key, timestamp = held.get("key", _ABSENT), held.get("timestamp", _ABSENT)
+    if code.co_name == "_fire" and key is not _ABSENT and timestamp is not _ABSENT:
+        return f"(timer at {shown_record(timestamp)} of the key {shown_record(key)})"
     return ""
 
 
@@ -177,17 +189,26 @@ def _stack(inner: Sequence[FrameType]) -> str:
 
 
 class _Shown(reprlib.Repr):
-    """Values in short, read by the methods of built-in classes alone."""
+    """One value in short, read by the methods of built-in classes alone."""
 
     def __init__(self) -> None:
         super().__init__()
         self.maxstring = self.maxother = 120
+        #: Values that may still be looked at.
+        self._left = _MOST_VALUES
 
     def repr1(self, x: Any, level: int) -> str:
+        self._left -= 1
+        if self._left < 0:
+            return "..."
         # By the exact class: the base goes by a class's name, which a class of a program may have too.
         kind = type(x)
         if kind is ArrowBatch:
             return _shown_rows(x.batch)
+        if kind in (bytes, bytearray) and len(x) > self.maxother:
+            # The base makes the text of all bytes before it cuts that.
+            half = self.maxother // 2
+            return self.repr_instance(x[:half] + x[-half:], level)
         if kind not in _PLAIN and not _is_of_arrow(kind):
             return self._contents(x, kind, level) or self._fields(x, kind, level)
         if _name_of(kind) == "RecordBatch":
@@ -241,7 +262,9 @@ class _Shown(reprlib.Repr):
                 return f"{name}({self._joined(values, len(values), level, _MOST_ITEMS)})"
             fields = dict(zip(names, values, strict=False))
         else:
-            fields = _fields_of(x, kind)
+            fields, hidden = _fields_of(x, kind), _hidden_in(kind)
+            # The text of the class itself might hide them.
+            fields.update((each, REDACTED) for each in fields if each in hidden or is_secret_key(each))
         if not fields and not _has_dict(kind):
             return f"<{name}>"
         return f"{name}({', '.join(self._pairs(fields.items(), level, '=', lambda field, _: field))})"
@@ -270,7 +293,7 @@ def _shown_rows(batch: pa.RecordBatch) -> str:
     # A slice shares the memory of the whole batch, and begins at the same row of each column.
     start = columns[0].offset if columns else 0
     shown = [
-        f"{name}={_shown.repr(column[0].as_py())}"
+        f"{name}={_Shown().repr(column[0].as_py())}"
         for name, column in islice(zip(batch.schema.names, columns, strict=False), _MOST_ITEMS)
         if rows and _name_of(type(column)) in _PLAIN_ARRAYS and _is_of_arrow(type(column))
     ]
@@ -301,6 +324,14 @@ def _fields_of(x: Any, kind: type) -> dict[str, Any]:
     return fields
 
 
+def _hidden_in(kind: type) -> set[str]:
+    """The fields of a data class that its text leaves out."""
+    found = next((own.get(_FIELDS) for own in map(_namespace_of, _bases_of(kind)) if _FIELDS in own), None)
+    if type(found) is not dict:
+        return set()
+    return {name for name, field in found.items() if type(field) is dataclasses.Field and not field.repr}
+
+
 def _has_dict(kind: type) -> bool:
     return any(True for _ in _dicts_of(kind))
 
@@ -312,13 +343,10 @@ def _dicts_of(kind: type) -> Iterator[Any]:
             yield found
 
 
-_shown: Final = _Shown()
-
-
 def shown_record(value: object) -> str:
     """A record in short. Never raises, never has many lines, and never calls user code."""
     try:
-        text = _shown.repr(value)
+        text = _Shown().repr(value)
     except Exception as error:  # another thread may change the value meanwhile
         text = f"<{_name_of(type(value))} that could not be shown: {type(error).__name__}>"
     return text.replace("\n", "\\n")[:_LONGEST_RECORD]

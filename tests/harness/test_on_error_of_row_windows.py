@@ -270,6 +270,22 @@ def test_past_a_bound_the_job_fails(bounds: dict[str, Any], expected: str) -> No
         harness.run()
 
 
+def test_a_share_counts_the_rows_of_a_window_when_it_fires() -> None:
+    """The window that fails has all rows of the latest blocks, and a fifth of the rows of windows."""
+    with OperatorHarness(
+        lambda s: WINDOWS["tumbling"](s).on_error("skip", max_share=0.5), types=[PAIR]
+    ) as harness:
+        harness.push(*[("a", 5)] * 4000, timestamps=[1] * 4000)
+        harness.run()
+        for _ in range(2):
+            harness.push(*[("b", -1)] * 500, timestamps=[11] * 500)
+            harness.run()
+        harness.watermark(100)
+        harness.end()
+        harness.run()
+        assert harness.outputs(0) == [(5,) * 4000]
+
+
 class Both(CoGroupFunction):  # type: ignore[type-arg]
     def co_group(self, first: Any, second: Any) -> Any:
         rows = [*first, *second]

@@ -298,6 +298,8 @@ class BatchWorker:
                 yield
         finally:
             calls.running[0] = 0
+            # Else a worker that dies before its next task would blame this one.
+            calls.note_last(None)
 
     # ------------------------------------------------------------------ results and commits
 

@@ -44,6 +44,9 @@ class _KeepsAll(Evictor[Any, Any]):
 class GuardedRowWindowingOperator(GuardedWindowingOperator):
     """Runs windows that keep all rows with their times, also where no evictor asks for times: letters have them."""
 
+    # A window may have more rows than those of which bounds know the share.
+    _counts_coming_rows = False
+
     def leave_out_by(self, failed: FailedRecords) -> None:
         failed.take_also(ROW_OF_WINDOW, failed.type_of(0))
         super().leave_out_by(failed)

@@ -41,6 +41,7 @@ class GuardedRows(EvictingWindows[W], Generic[W]):
         if content is MISSING:
             return
         rows, failed, copier = list(content), self._failed, self._copier
+        failed.seen[0] += len(rows)
         fired = super().fire(window, state_window, key, call)
         try:
             # A generator may change an object after it has emitted it.

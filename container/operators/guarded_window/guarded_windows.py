@@ -48,6 +48,9 @@ class JoinedWindow(NamedTuple):
 class GuardedWindowingOperator(WindowingOperator):
     """Runs windows of `reduce` or `aggregate` with any assigner and trigger."""
 
+    #: Bounds count each row that comes; else they count a window's rows each time when it fires.
+    _counts_coming_rows = True
+
     def setup(self, context: OperatorContext) -> None:
         super().setup(context)
         kept = declared_type(self._spec.kept_type)
@@ -66,7 +69,7 @@ class GuardedWindowingOperator(WindowingOperator):
         assert failed is not None, "the program says on_error"
         if self._owes_timers:
             yield from self._fire_owed_timers()
-        failed.seen[0] += 1
+        failed.seen[0] += self._counts_coming_rows
         self._at = None
         stamp = MIN_TIMESTAMP if timestamp is None else timestamp
         windows: list[Any] | None = None
@@ -82,6 +85,7 @@ class GuardedWindowingOperator(WindowingOperator):
                 raise self._failure(short_record(row), error) from error
             if windows is not None:
                 self._assigner.take_back(row, self._assigner_context)
+            failed.seen[0] += not self._counts_coming_rows
             for letter in failed.tagged_letters(error, 0, row, timestamp):
                 yield letter, timestamp
             return

@@ -7,9 +7,12 @@ import datetime as dt
 import faulthandler
 import os
 import signal
+import sys
 import threading
+import tracemalloc
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import partial
 from types import SimpleNamespace
@@ -261,11 +264,49 @@ class OwnDescriptor:
     __dict__ = property(refuse)
 
 
+@dataclass
+class Account:
+    name: str
+    pin: int = field(default=1234, repr=False)
+
+
+class Login:
+    def __init__(self) -> None:
+        self.user, self.password = "ada", "wonderland"
+
+    def __repr__(self) -> str:
+        return "a login"
+
+
 def own_list() -> list[int]:
     """A class of a program with the name of a built-in one."""
     made: list[int] = type("list", (list,), {"__iter__": refuse, "__len__": refuse})()
     list.append(made, 1)
     return made
+
+
+def test_an_object_that_holds_itself_is_shown_with_little_work() -> None:
+    record: dict[int, Any] = {}
+    record.update((number, record) for number in range(8))
+    calls: Counter[str] = Counter()
+    sys.setprofile(lambda frame, event, _: calls.update([event]))
+    try:
+        text = shown_record(record)
+    finally:
+        sys.setprofile(None)
+    assert text.startswith("{0: {0: {0: ") and calls["call"] < 10_000
+
+
+@pytest.mark.parametrize("kind", [bytes, bytearray])
+def test_only_the_ends_of_long_bytes_are_made_text(kind: Callable[[bytes], bytes]) -> None:
+    record = kind(b"a" * 4_000_000 + b"z")
+    tracemalloc.start()
+    try:
+        text = shown_record(record)
+        assert tracemalloc.get_traced_memory()[1] < 100_000
+    finally:
+        tracemalloc.stop()
+    assert "b'aaa" in text and text.rstrip(")").endswith("z'") and "..." in text
 
 
 @pytest.mark.parametrize(
@@ -290,6 +331,8 @@ def own_list() -> list[int]:
         (lambda: ValueError("no", Touchy()), "ValueError('no', Touchy(name='pen'))"),
         (lambda: {"a": Touchy()}.values(), "<dict_values>"),
         (lambda: OwnDescriptor(), "<OwnDescriptor>"),
+        (lambda: Account("ada"), "Account(name='ada', pin='******')"),
+        (lambda: Login(), "Login(user='ada', password='******')"),
         (lambda: np.array([1, 2]), "ndarray([1, 2])"),
         (lambda: np.int64(7), repr(np.int64(7))),
         (lambda: pa.array([1]).type, "DataType(int64)"),
@@ -327,6 +370,33 @@ def test_an_exit_ends_the_process_though_its_word_never_ends(monkeypatch: pytest
     monkeypatch.setattr(last_words, "_LAST_SECONDS", 1)
     monkeypatch.setattr(LastWords, "dying", lambda *_: threading.Event().wait())
     assert last_word(catch_alarms_and_leave)[1] & 0x7F == signal.SIGALRM
+
+
+@pytest.mark.parametrize("ends", [False, True])
+def test_no_look_is_told_behind_the_last_word_or_the_end(ends: bool) -> None:
+    """Else a look that began before would replace the word that tells why the process died."""
+    told: list[tuple[str, str]] = []
+    looking, may_end = threading.Event(), threading.Event()
+    own = threading.current_thread()
+
+    def in_flight() -> PresentCall:
+        if threading.current_thread() is not own:
+            looking.set()
+            assert may_end.wait(LIMIT)
+        return PresentCall("called", "7", "")
+
+    words = LastWords(RunningCode(), lambda call, how: told.append((call.operator_name, how)), in_flight)
+    words.__enter__()
+    (look,) = (each for each in threading.enumerate() if each.name == "look at the task" and each.is_alive())
+    assert looking.wait(LIMIT)
+    if ends:
+        words.__exit__()
+    else:
+        words.dying("it died")
+    may_end.set()
+    look.join(LIMIT)
+    words.__exit__()
+    assert told == ([] if ends else [("called", "it died")])
 
 
 @pytest.mark.parametrize("has_fault_handler", [False, True])
