@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import msgspec
 
+from yarrow.common.values.conditions import WantedColumns
 from yarrow.common.values.delivery import DeliveryGuarantee, KeptBy, Replay, SinkDelivery
 from yarrow.common.values.rate_limit import UNLIMITED, RateLimit
-from yarrow.common.values.wanted_columns import WantedColumns
 from yarrow.runtime.graph.operator_spec import ColumnScan, OperatorSpec
 
 

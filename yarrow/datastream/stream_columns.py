@@ -17,7 +17,6 @@ from yarrow.datastream.program.arrow_schemas import (
     schema_bytes,
     selected_schema,
 )
-from yarrow.datastream.program.batch_functions import container_of
 from yarrow.datastream.program.user_functions import declares_blocking
 from yarrow.datastream.program_stream import ProgramStream, S
 from yarrow.runtime.common.errors import InvalidProgramError
@@ -136,6 +135,9 @@ class StreamColumns(ProgramStream[S]):
         schema: pa.Schema | None,
         container: BatchContainer | str | None,
     ) -> S:
+        # Most programs have no functions of batches.
+        from yarrow.datastream.program.batch_functions import container_of
+
         chosen = container_of(fn, container, shape.value)
         read = self._builder.as_columns(self.transformation, f"{shape.value}()")
         output = schema_bytes(schema) if schema is not None else None

@@ -43,7 +43,6 @@ async def start_web_api(
     from yarrow.am.rest.server.server import RestServer
     from yarrow.am.rest.services import RestServices, RestSettings
     from yarrow.runtime.rpc.gateway_type import TASK_EXECUTOR
-    from yarrow.runtime.security.rest_tokens import token_hash
 
     services = RestServices(
         dispatcher=plane.dispatcher_gateway(),
@@ -58,6 +57,8 @@ async def start_web_api(
         settings = replace(settings, temporary_directory=temporary_directory)
     host = config.get(rest.BIND_ADDRESS) or host
     if token:
+        from yarrow.runtime.security.rest_tokens import token_hash
+
         settings = replace(settings, token_hash=token_hash(token))
     server = RestServer(services, settings)
     await server.start(host, _ports(config, any_port), lazily=lazily)

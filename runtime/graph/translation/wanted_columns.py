@@ -11,8 +11,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from yarrow.common.values.conditions import AllOf, AnyCondition, comparisons_of, expressions_of
-from yarrow.common.values.wanted_columns import WantedColumns
+from yarrow.common.values.conditions import AllOf, AnyCondition, WantedColumns, comparisons_of, expressions_of
 from yarrow.runtime.graph.connector_spec import SourceOperator
 from yarrow.runtime.graph.job_graph import JobEdge, JobVertex, OperatorDescriptor
 

@@ -1,4 +1,4 @@
-"""Conditions over the columns of a row, as data.
+"""Conditions over the columns of a row, and what of the rows of a source is wanted, as data.
 
 Owner: none (frozen values). Whoever plans a job can read a condition: the engine's operators and Spark SQL compute it
 alike. An Arrow expression is the exception: only Arrow can read it. Must not evaluate anything, nor import pyarrow.
@@ -124,6 +124,28 @@ class ArrowExpression(Condition, frozen=True, tag="arrow"):
 
 
 AnyCondition = Comparison | NullCheck | AllOf | AnyOf | Negation | ArrowExpression
+
+
+class WantedColumns(msgspec.Struct, frozen=True):
+    """What the operators behind a source of columns need of its rows. A reader may give more of both."""
+
+    #: The names of these columns; None = all.
+    columns: tuple[str, ...] | None = None
+    #: Rows for which it is false or null are dropped by operators behind the source; None = all rows are kept.
+    condition: AnyCondition | None = None
+
+    def __bool__(self) -> bool:
+        """Whether a reader may leave something out."""
+        return self.columns is not None or self.condition is not None
+
+    def __str__(self) -> str:
+        """The text for plans: what is left out; "" = nothing."""
+        parts = []
+        if self.columns is not None:
+            parts.append(f"decodes the columns {', '.join(self.columns)} alone")
+        if self.condition is not None:
+            parts.append("leaves out row groups in which no row can meet the filters, by their statistics")
+        return "; ".join(parts)
 
 
 def condition_of(value: object) -> AnyCondition | None:

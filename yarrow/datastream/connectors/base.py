@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from yarrow.common.typeinfo import TypeInformation
+    from yarrow.common.values.conditions import WantedColumns
     from yarrow.common.values.kept_schema import KeptSchema
-    from yarrow.common.values.wanted_columns import WantedColumns
     from yarrow.common.watermark_strategy import WatermarkStrategy
     from yarrow.datastream.connectors.dead_letters import DeadLetter
 

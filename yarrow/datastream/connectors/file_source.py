@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from yarrow.common.typeinfo import TypeInformation
-    from yarrow.common.values.wanted_columns import WantedColumns
+    from yarrow.common.values.conditions import WantedColumns
 
 T = TypeVar("T")
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from yarrow.common.serialization import BulkWriter
 from yarrow.common.typeinfo import RowTypeInfo, TypeInformation
-from yarrow.common.values.wanted_columns import WantedColumns
+from yarrow.common.values.conditions import WantedColumns
 from yarrow.datastream.connectors.file_format import (
     BulkFormat,
     FileFormatError,

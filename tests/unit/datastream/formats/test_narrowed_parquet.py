@@ -15,8 +15,7 @@ from tests.support.batch_runner import collecting_graph, run_batch
 from tests.unit.datastream.connectors.harness import SourceHarness, run, run_with_restores
 from tests.unit.runtime.graph.programs import environment
 from yarrow.common import WatermarkStrategy
-from yarrow.common.values.conditions import Condition
-from yarrow.common.values.wanted_columns import WantedColumns
+from yarrow.common.values.conditions import Condition, WantedColumns
 from yarrow.datastream.connectors.file_format import FileFormatError
 from yarrow.datastream.connectors.file_source import FileSource
 from yarrow.datastream.connectors.file_system import FileEnumeratorProvider

@@ -54,8 +54,9 @@ class _TolerantReader(SectionReader):
         self._before = 0
         # A column that no value could be cast to makes the file one of another kind, and not each row a bad one.
         names = self._names
-        empty = self._file.schema.empty_table().combine_chunks().to_batches()
-        nothing = empty[0] if empty else pa.RecordBatch.from_pylist([], schema=self._file.schema)
+        schema = self._file.schema
+        # An empty table of the schema would be shorter, and would import pandas.
+        nothing = pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)
         decoder.records_of(split.path, nothing if names is None else nothing.select(names))
 
     def read(self, max_rows: int) -> SourceRecords | None:

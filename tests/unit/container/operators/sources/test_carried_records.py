@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from tests.support.checkpoint_harness import CheckpointHarness, TakenCheckpoint
-from yarrow.common.values.wanted_columns import WantedColumns
+from yarrow.common.values.conditions import WantedColumns
 from yarrow.common.watermark_strategy import WatermarkStrategy
 from yarrow.container.operators.sources.carried_records import (
     CARRIED,

@@ -12,8 +12,7 @@ import pytest
 
 from tests.unit.runtime.graph.programs import environment
 from yarrow.common import WatermarkStrategy
-from yarrow.common.values.conditions import AllOf
-from yarrow.common.values.wanted_columns import WantedColumns
+from yarrow.common.values.conditions import AllOf, WantedColumns
 from yarrow.datastream import DataStream
 from yarrow.datastream.connectors.file_source import FileSource
 from yarrow.datastream.formats.parquet import ParquetColumnarRowInputFormat
