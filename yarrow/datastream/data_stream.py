@@ -26,7 +26,6 @@ from yarrow.datastream.functions import (
     ProcessFunction,
 )
 from yarrow.datastream.output_tag import OutputTag
-from yarrow.datastream.program.closeable_iterator import CloseableIterator
 from yarrow.datastream.program.graph_builder import declared
 from yarrow.datastream.program.user_functions import declares_blocking, require_function
 from yarrow.datastream.state import MapStateDescriptor
@@ -55,6 +54,7 @@ if TYPE_CHECKING:
     from yarrow.datastream.connected_streams import ConnectedStreams, IterativeStream
     from yarrow.datastream.joined_streams import CoGroupedStreams, JoinedStreams
     from yarrow.datastream.keyed_stream import KeyedStream
+    from yarrow.datastream.program.closeable_iterator import CloseableIterator
     from yarrow.datastream.stream_execution_environment import StreamExecutionEnvironment
     from yarrow.datastream.window import WindowAssigner
     from yarrow.datastream.windowed_stream import AllWindowedStream, WindowedStream
@@ -76,7 +76,10 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """The streams that have modules of their own can be imported from here too; they import this module."""
+    """The streams that have modules of their own can be imported from here too; they import this module.
+
+    So can the iterator, which most programs do not load.
+    """
     if name == "KeyedStream":
         from yarrow.datastream.keyed_stream import KeyedStream
 
@@ -97,6 +100,10 @@ def __getattr__(name: str) -> Any:
         from yarrow.datastream import windowed_stream
 
         return getattr(windowed_stream, name)
+    if name == "CloseableIterator":
+        from yarrow.datastream.program.closeable_iterator import CloseableIterator
+
+        return CloseableIterator
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -5,13 +5,12 @@ Owner: the thread that builds the program. Nothing is written before `execute`; 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from yarrow.datastream.connectors.base import Sink, StandsForSink, delivery_of
 from yarrow.datastream.data_stream_sink import DataStreamSink
 from yarrow.datastream.functions import SinkFunction
 from yarrow.datastream.program.added_columns import refuse_added_columns
-from yarrow.datastream.program.closeable_iterator import CloseableIterator
 from yarrow.datastream.program.user_functions import declares_blocking, require_function
 from yarrow.datastream.program_stream import ProgramStream, S
 from yarrow.runtime.graph.connector_spec import (
@@ -20,6 +19,9 @@ from yarrow.runtime.graph.connector_spec import (
     SinkFunctionOperator,
     SinkWriterOperator,
 )
+
+if TYPE_CHECKING:
+    from yarrow.datastream.program.closeable_iterator import CloseableIterator
 
 
 class StreamEnds(ProgramStream[S]):
@@ -73,6 +75,8 @@ class StreamEnds(ProgramStream[S]):
         A job that is stopped with a savepoint has records left to return: read on to the end. No job that begins
         from the savepoint returns them again. Raises the job's error from `next`.
         """
+        from yarrow.datastream.program.closeable_iterator import CloseableIterator
+
         if limit is not None and limit < 0:
             raise ValueError(f"limit must not be negative: {limit}")
         collect_id = self._program.new_collect_id()

@@ -295,7 +295,7 @@ def test_a_template_that_cannot_import_says_so(tmp_path: Path) -> None:
             settings = launch_settings("report")
             broken = type(settings)(entry="no_such_module:main", environment=settings.environment)
             launcher = TemplateLauncher(broken, open_.raw_output)
-            with pytest.raises(Exception, match="template process ended before it forked"):
+            with pytest.raises(Exception, match=r"cannot import the engine: .*'no_such_module'\. Repair"):
                 await within(launcher.launch(WorkerID("te/1"), "x", open_.raw_output))
             await launcher.close()
             assert "No module named 'no_such_module'" in open_.raw_path.read_text()
