@@ -5,6 +5,8 @@ Must not import operators or call user functions, as operator_spec says.
 
 from __future__ import annotations
 
+from typing import Self
+
 import msgspec
 
 from yarrow.common.values.conditions import WantedColumns
@@ -69,6 +71,11 @@ class SourceOperator(LimitedOperator, frozen=True, kw_only=True, tag="source"):
         return msgspec.structs.replace(
             self, source=self.history, bounded=True, scan=None, wanted=WantedColumns()
         )
+
+    def narrowed(self, wanted: WantedColumns) -> Self:
+        # A watermark strategy sees all rows.
+        may_narrow = self.can_narrow and self.watermark_strategy is None
+        return msgspec.structs.replace(self, wanted=wanted) if may_narrow else self
 
     @property
     def scan_note(self) -> str:

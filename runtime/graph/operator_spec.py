@@ -8,12 +8,12 @@ these, never for the class. Owner: none (frozen values). Must not import operato
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import msgspec
 
 from yarrow.common.pipelines.stage import Stage
-from yarrow.common.values.conditions import AnyCondition
+from yarrow.common.values.conditions import AnyCondition, WantedColumns
 from yarrow.common.values.delivery import DeliveryGuarantee, Replay, SinkDelivery
 from yarrow.common.values.error_handling import NO_SINGLE_RECORDS
 from yarrow.common.values.operator_shapes import AggregateKind as AggregateKind
@@ -309,6 +309,10 @@ class OperatorSpec(msgspec.Struct, frozen=True, kw_only=True, tag_field="operato
     def selected_columns(self) -> tuple[str, ...] | None:
         """The columns that the operator keeps, if it does nothing else; None = anything else."""
         return None
+
+    def narrowed(self, wanted: WantedColumns) -> Self:
+        """A source that may leave out what nobody wants of its columns and rows; itself if it gives all of them."""
+        return self
 
     @property
     def spark_stage(self) -> Stage | None:

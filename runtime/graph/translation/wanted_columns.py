@@ -12,20 +12,19 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from yarrow.common.values.conditions import AllOf, AnyCondition, WantedColumns, comparisons_of, expressions_of
-from yarrow.runtime.graph.connector_spec import SourceOperator
 from yarrow.runtime.graph.job_graph import JobEdge, JobVertex, OperatorDescriptor
 
 
 def with_wanted_columns(vertex: JobVertex, edges: tuple[JobEdge, ...]) -> JobVertex:
     """The vertex, whose source knows what is wanted of its rows; `edges` are those of the whole job."""
     spec = vertex.head.spec
-    if not isinstance(spec, SourceOperator) or not spec.can_narrow or spec.watermark_strategy is not None:
+    if not spec.is_source:
         return vertex
     outputs = [edge for edge in edges if edge.source == vertex.id]
     wanted = _wanted(_only_readers(vertex, outputs))
     if not wanted:
         return vertex
-    head = msgspec.structs.replace(vertex.head, spec=msgspec.structs.replace(spec, wanted=wanted))
+    head = msgspec.structs.replace(vertex.head, spec=spec.narrowed(wanted))
     return msgspec.structs.replace(vertex, operators=(head, *vertex.operators[1:]))
 
 
