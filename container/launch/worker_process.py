@@ -22,11 +22,13 @@ import socket
 import sys
 import traceback
 from collections.abc import Callable
-from typing import NoReturn, cast
+from typing import Final, NoReturn, cast
 
 from yarrow.container.launch.process_start import StartOptions, set_process_name
 
 WorkerMain = Callable[[socket.socket], int]
+#: That of Python. A worker puts another in its place, which tells that user code has ended the process.
+_exit: Final = os._exit
 
 #: prctl(2): send this signal to the calling process when its parent has died.
 _PR_SET_PDEATHSIG = 1
@@ -111,7 +113,7 @@ def run_worker_process(control: socket.socket, entry: str) -> NoReturn:
         with contextlib.suppress(OSError, ValueError):
             stream.flush()
     # Not sys.exit: a thread that user code left behind would keep the process alive.
-    os._exit(status & 0xFF)
+    _exit(status & 0xFF)
 
 
 def main(arguments: list[str]) -> NoReturn:

@@ -37,7 +37,7 @@ def noted(calls: CurrentCallWriter, call: PresentCall, end: str, attempt: str = 
 
 
 class WorkerWords:
-    """The words of one worker from its start to its end."""
+    """The words of one worker, from its start until its process ends."""
 
     def __init__(self, calls: CurrentCallWriter, operators: Operators) -> None:
         self.code = RunningCode()
@@ -47,10 +47,6 @@ class WorkerWords:
     def begin(self) -> None:
         """Looks from now on. Worker's task thread."""
         self._words.__enter__()
-
-    def end(self) -> None:
-        """Looks no more."""
-        self._words.__exit__()
 
     def _in_flight(self) -> PresentCall | None:
         """The oldest call that waits for its answer."""
