@@ -53,7 +53,8 @@ class LeaveByTimer(KeyedProcessFunction[int, int, int]):
     """Ends the process in a timer."""
 
     def process_element(self, value: int, ctx: KeyedProcessFunction.Context) -> Any:
-        ctx.timer_service().register_processing_time_timer(value)
+        # Event time passes it when the input ends; a timer of the machine's time may be dropped then.
+        ctx.timer_service().register_event_time_timer(value)
 
     def on_timer(self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> Any:
         os._exit(4)
