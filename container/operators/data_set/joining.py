@@ -7,7 +7,7 @@ them. If the first ones do not fit into memory, both are sorted on disk. Must no
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 from typing import Any
 
@@ -146,8 +146,7 @@ class CoGroupingOperator(_KeyedOperator):
 
     def end_keys(self) -> Iterator[tuple[Any, int | None]]:
         for sides in self._rows.by_key():
-            lefts, rights = map(_in_order, self._sorted, sides)
-            for result in self._grouped(lefts, rights):
+            for result in self._grouped(sides):
                 yield result, None
             self._forget_order()
         self._rows.clear()
@@ -157,17 +156,18 @@ class CoGroupingOperator(_KeyedOperator):
             if each is not None:
                 each.clear()
 
-    def _grouped(self, lefts: Iterable[Any], rights: Iterable[Any]) -> Iterator[Any]:
+    def _grouped(self, sides: Sequence[Iterable[Any]]) -> Iterator[Any]:
+        lefts, rights = map(_in_order, self._sorted, sides)
         try:
             yield from self._call(iter(lefts), iter(rights)) or ()
         except (OperatorFailure, GeneratorExit):
             raise
         except BaseException as error:  # user code may raise anything
-            raise OperatorFailure(self.name, _rows_of_key(lefts, rights), error) from error
+            raise OperatorFailure(self.name, _first_of_key(sides), error) from error
 
 
-def _rows_of_key(*sides: Iterable[Any]) -> str:
-    """A row of the key, as failures name it."""
+def _first_of_key(sides: Sequence[Iterable[Any]]) -> str:
+    """The first row of the key, as failures name it."""
     return next((f"(rows from {short_record(row)} on)" for side in sides for row in side), "")
 
 

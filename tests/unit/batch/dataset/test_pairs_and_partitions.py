@@ -139,8 +139,11 @@ def test_rows_and_names() -> None:
     assert sorted(found) == [("ann", 1), ("bob", 2)]
 
 
+@pytest.mark.parametrize("in_order", [False, True])
 @pytest.mark.parametrize("spilled", [False, True])
-def test_a_failed_co_group_names_a_row_of_its_key(spilled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_co_group_names_a_row_of_its_key(
+    spilled: bool, in_order: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     if spilled:
         monkeypatch.setattr(two_data_sets, "_SHARE", 1 << 40)
     users, orders = tables()
@@ -149,7 +152,8 @@ def test_a_failed_co_group_names_a_row_of_its_key(spilled: bool, monkeypatch: py
         return [len(list(first)) // len(list(second))]
 
     with pytest.raises(OperatorFailure) as failed:
-        rows_of(users.co_group(orders).where(0).equal_to(1).with_(failing))
+        groups = users.co_group(orders).where(0).equal_to(1)
+        rows_of((groups.sort_first_group(1, Order.ASCENDING) if in_order else groups).with_(failing))
     assert (failed.value.operator_name, failed.value.record) == ("CoGroup", "(rows from (2, 'bob') on)")
 
 
