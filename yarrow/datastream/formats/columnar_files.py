@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from yarrow.common.serialization import BulkWriter
 from yarrow.common.typeinfo import RowTypeInfo, TypeInformation
-from yarrow.common.values.conditions import WantedColumns
+from yarrow.common.values.conditions import Condition, WantedColumns, comparisons_of
 from yarrow.datastream.connectors.file_format import (
     BulkFormat,
     FileFormatError,
@@ -26,6 +26,7 @@ from yarrow.datastream.formats.blocks.sections import SectionDecoder
 from yarrow.datastream.formats.blocks.tolerant_sections import section_letter_parser, section_reader
 from yarrow.datastream.formats.columns import as_schema, batch_of_rows, require_no_null, rows_of_batch
 from yarrow.datastream.formats.data_types import type_information
+from yarrow.runtime.columns.condition_checks import values_of
 from yarrow.runtime.common.errors import InvalidProgramError, UnsupportedFeatureError
 from yarrow.runtime.fs.registry import file_system_for
 from yarrow.table.types import RowType
@@ -69,6 +70,8 @@ class ColumnarRowInputFormat(BulkFormat[Any], SectionDecoder):
         self._columnar = columnar
         #: The columns that somebody reads; None = all.
         self._wanted: frozenset[str] | None = None
+        #: Rows that do not meet it are dropped behind the source; None = all are kept.
+        self._condition: Condition | None = None
 
     @property
     def scanned_as(self) -> str | None:
@@ -91,7 +94,7 @@ class ColumnarRowInputFormat(BulkFormat[Any], SectionDecoder):
             return self
         changed = copy.copy(self)
         changed._wanted = None if wanted.columns is None else frozenset(wanted.columns)
-        changed.condition = wanted.condition
+        changed._condition = wanted.condition
         return changed
 
     def produced_type(self) -> TypeInformation | None:
@@ -136,6 +139,17 @@ class ColumnarRowInputFormat(BulkFormat[Any], SectionDecoder):
         # The library finds a column by its path, in which a dot leads into a struct.
         return names if not kept or any("." in name for name in found.names) else kept
 
+    def condition_in(self, found: pa.Schema) -> Condition | None:
+        condition, declared = self._condition, self._schema
+        if condition is None or declared is None:
+            return condition
+        for part in comparisons_of(condition):
+            at = declared.get_field_index(part.column)
+            # The operator behind the source tells of a column that is not declared.
+            if at < 0 or _may_be_rounded(found.field(part.column).type, declared.field(at).type):
+                return None
+        return condition
+
     def records_of(self, path: str, batch: pa.RecordBatch) -> Any:
         schema = self._schema
         if schema is not None:
@@ -158,6 +172,11 @@ class ColumnarRowInputFormat(BulkFormat[Any], SectionDecoder):
             # Both are counted in UTC; the zone alone is added or removed.
             column = column.cast(pa.timestamp(column.type.unit)) if column.type.tz is None else column
         return column.cast(target)
+
+
+def _may_be_rounded(written: pa.DataType, declared: pa.DataType) -> bool:
+    """Whether a cast may change numbers, so that statistics of the file do not hold for them."""
+    return written != declared and bool(pa.types.is_floating(values_of(declared)))
 
 
 def _has_single_names(schema: pa.Schema) -> bool:

@@ -104,6 +104,24 @@ def test_a_column_of_another_type_than_declared_is_still_checked(tmp_path: Path)
     assert run(source(file, declared).narrowed(WantedColumns(("n",)))) == [{"n": 1, "m": 2}]
 
 
+def test_statistics_of_numbers_that_a_cast_rounds_pass_over_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "numbers.parquet"
+    pq.write_table(pa.table({"f": [0.1], "n": [1]}), file)
+    declared = pa.schema([("f", pa.float32()), ("n", pa.int32())])
+    # The float of 32 bits that is next to 0.1 lies above it.
+    assert len(run(source(file, declared).narrowed(WantedColumns(None, col("f") > 0.1)))) == 1
+    # Integers stay what they are.
+    assert run(source(file, declared).narrowed(WantedColumns(None, col("n") > 1))) == []
+
+
+def test_a_column_that_is_not_declared_passes_over_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "numbers.parquet"
+    pq.write_table(pa.table({"n": [1], "m": [2]}), file)
+    # The operator behind has to see a row, so that it tells of the column.
+    read = source(file, pa.schema([("n", pa.int64())])).narrowed(WantedColumns(None, col("m") > 2))
+    assert run(read) == [{"n": 1}]
+
+
 def test_a_file_that_lacks_a_wanted_column_is_read_whole(file: Path) -> None:
     # The operator behind names the column that is missing, and those that are there.
     assert run(source(file, None).narrowed(WantedColumns(("n", "gone"))))[1] == {"n": 1, "m": "1", "o": 0.5}

@@ -31,6 +31,8 @@ from yarrow.runtime.fs.registry import file_system_for
 
 #: The position of a letter that stands for a whole file.
 WHOLE_FILE = 0
+#: Bytes of a read from which on the end of the file is looked at first.
+_LARGE_READ = 1 << 24
 
 
 class WatchedStream(io.RawIOBase):
@@ -43,12 +45,21 @@ class WatchedStream(io.RawIOBase):
         self.error: Exception | None = None
 
     def read(self, size: int = -1) -> bytes:
-        """Return up to `size` bytes. Raises what the file raises; damage may ask for a wrong size."""
+        """Return up to `size` bytes. Raises what the file raises."""
         try:
+            if size > _LARGE_READ:
+                # Damaged data may ask for more bytes than fit into the memory.
+                size = min(size, self._bytes_left())
             return self._stream.read(size)
         except (OSError, YarrowError) as error:
             self.error = error
             raise
+
+    def _bytes_left(self) -> int:
+        place = self._stream.tell()
+        end = self._stream.seek(0, io.SEEK_END)
+        self._stream.seek(place)
+        return max(0, end - place)
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         """Go to a byte."""

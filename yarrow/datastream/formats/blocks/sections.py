@@ -65,8 +65,6 @@ class SectionDecoder(ABC):
 
     #: Rows decoded at a time.
     batch_size: int
-    #: Sections without a row that may meet it are passed over; None = all are decoded.
-    condition: Condition | None = None
 
     @abstractmethod
     def open_sections(self, path: str, stream: BinaryIO) -> SectionedFile:
@@ -75,6 +73,10 @@ class SectionDecoder(ABC):
     @abstractmethod
     def columns_in(self, path: str, found: pa.Schema) -> list[str] | None:
         """Return the names to read in a file, None = all. Raises FileFormatError for columns that it lacks."""
+
+    def condition_in(self, found: pa.Schema) -> Condition | None:
+        """Return the condition without which sections of a file are passed over; None = all are decoded."""
+        return None
 
     @abstractmethod
     def records_of(self, path: str, batch: pa.RecordBatch) -> Any:
@@ -94,6 +96,7 @@ class SectionReader(FileReader):
         try:
             self._file = decoder.open_sections(split.path, self._stream)
             self._names = decoder.columns_in(split.path, self._file.schema)
+            self._condition = decoder.condition_in(self._file.schema)
         except BaseException:
             self._stream.close()
             raise
@@ -170,7 +173,7 @@ class SectionReader(FileReader):
 
     def _pass_over_sections(self) -> None:
         """Moves behind sections without a row that anybody wants, also if an earlier run has read rows of them."""
-        condition = self._decoder.condition
+        condition = self._condition
         if condition is None:
             return
         while self._done < len(self._sections):

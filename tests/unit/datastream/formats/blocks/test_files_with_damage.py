@@ -296,6 +296,18 @@ def test_a_block_with_a_damaged_head_or_marker_ends_at_the_next_marker(tmp_path:
         assert letter.raw == f"block at byte {blocks[3][0]}, bytes to {blocks[last][1]}".encode()
 
 
+def test_a_block_that_claims_more_bytes_than_any_memory_has_costs_itself(tmp_path: Path) -> None:
+    content = avro_file(tmp_path / "file", "null", set())
+    blocks = list(fastavro.block_reader(io.BytesIO(content)))
+    begin, end = blocks[3].offset, blocks[4].offset
+    # The number of bytes, of which each block of this file has less than 64, stands in the second byte of the head.
+    (tmp_path / "file").write_bytes(content[: begin + 1] + b"\xfe" * 8 + b"\x7f" + content[begin + 2 :])
+    numbers, (letter,), errors = read_all(AvroBulkFormat(), tmp_path / "file")
+    lost = [row["n"] for row in blocks[3]]
+    assert numbers == [n for n in range(100) if n not in lost] and errors == 1
+    assert letter.raw == f"block at byte {begin}, bytes to {end + 8}".encode()
+
+
 def test_a_file_that_ends_too_early_loses_its_last_block(tmp_path: Path) -> None:
     content = avro_file(tmp_path / "file", "deflate", set())
     blocks = list(fastavro.block_reader(io.BytesIO(content)))
