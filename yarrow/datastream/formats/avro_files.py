@@ -265,15 +265,16 @@ class _TolerantBlockReader(_BlockReader):
             lambda stream: read_record(stream, written, None),
         )
         rows = rows if declared is None else declared.finished(rows)
-        left_out = [self._left_out(each, block.num_records) for each in damaged]
+        left_out = [self._left_out(each, block.num_records, len(content)) for each in damaged]
         return BlockRows(block.num_records, rows, places, left_out)
 
-    def _left_out(self, found: DamagedRecord, records: int) -> LeftOut:
+    def _left_out(self, found: DamagedRecord, records: int, size: int) -> LeftOut:
         place = f"block at byte {self._offset}, record {found.row + 1} of the block"
         number, raw = 1, None
         if found.raw is None:
             place = f"block at byte {self._offset}, records {found.row + 1} to {records} of the block"
-            number = records - found.row
+            # A block of fewer bytes than records has a damaged head: nobody knows how many are lost.
+            number = records - found.row if records <= size else 1
         elif self._leaves_out.makes_letters:
             raw = file_of_record(self._blocks.metadata["avro.schema"], found.raw)
         return self._leaves_out.rows(found.error, place, self._offset, row=found.row, number=number, raw=raw)

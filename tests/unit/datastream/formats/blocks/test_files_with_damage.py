@@ -308,6 +308,15 @@ def test_a_block_that_claims_more_bytes_than_any_memory_has_costs_itself(tmp_pat
     assert letter.raw == f"block at byte {begin}, bytes to {end + 8}".encode()
 
 
+def test_a_block_that_claims_more_records_than_it_has_bytes_counts_one_error(tmp_path: Path) -> None:
+    content = avro_file(tmp_path / "file", "null", set())
+    begin = list(fastavro.block_reader(io.BytesIO(content)))[3].offset
+    # The number of records stands in the first byte of the head.
+    (tmp_path / "file").write_bytes(content[:begin] + b"\xfe\xff\xff\xff\x7f" + content[begin + 1 :])
+    numbers, letters, errors = read_all(AvroBulkFormat(), tmp_path / "file")
+    assert numbers == list(range(100)) and len(letters) == errors == 1
+
+
 def test_a_file_that_ends_too_early_loses_its_last_block(tmp_path: Path) -> None:
     content = avro_file(tmp_path / "file", "deflate", set())
     blocks = list(fastavro.block_reader(io.BytesIO(content)))
