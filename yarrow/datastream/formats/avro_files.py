@@ -272,7 +272,8 @@ class _TolerantBlockReader(_BlockReader):
         place = f"block at byte {self._offset}, record {found.row + 1} of the block"
         number, raw = 1, None
         if found.raw is None:
-            place = f"block at byte {self._offset}, records {found.row + 1} to {records} of the block"
+            last = f" to {records}" if records <= size else " and those behind it"
+            place = f"block at byte {self._offset}, records {found.row + 1}{last} of the block"
             # A block of fewer bytes than records has a damaged head: nobody knows how many are lost.
             number = records - found.row if records <= size else 1
         elif self._leaves_out.makes_letters:
@@ -285,7 +286,9 @@ class _TolerantBlockReader(_BlockReader):
         extent = block_extent(self._stream, marker, self._offset, self._split.file_size)
         self._block_end, self._row_bytes = extent.end, 0.0
         place = f"block at byte {self._offset}, bytes to {extent.end}"
-        number = extent.records or 1
+        # A damaged head may tell any number of records.
+        known = extent.records is not None and extent.records <= extent.end - self._offset
+        number = (extent.records or 1) if known else 1
         lost = self._leaves_out.rows(error, place, self._offset, number=number)
         # The library goes on with no block behind an error.
         self._stream.seek(0)

@@ -315,6 +315,20 @@ def test_a_block_that_claims_more_records_than_it_has_bytes_counts_one_error(tmp
     (tmp_path / "file").write_bytes(content[:begin] + b"\xfe\xff\xff\xff\x7f" + content[begin + 1 :])
     numbers, letters, errors = read_all(AvroBulkFormat(), tmp_path / "file")
     assert numbers == list(range(100)) and len(letters) == errors == 1
+    assert b"and those behind it of the block" in (letters[0].raw or b"")
+
+
+def test_a_damaged_block_that_claims_more_records_than_it_has_bytes_counts_one_error(tmp_path: Path) -> None:
+    content = avro_file(tmp_path / "file", "deflate", set())
+    blocks = list(fastavro.block_reader(io.BytesIO(content)))
+    begin = blocks[3].offset
+    # The number of records, the number of bytes, and compressed bytes that are none.
+    head = b"\xfe\xff\xff\xff\x7f" + content[begin + 1 : begin + 2]
+    (tmp_path / "file").write_bytes(content[:begin] + head + b"\xff" * 8 + content[begin + 10 :])
+    numbers, (letter,), errors = read_all(AvroBulkFormat(), tmp_path / "file")
+    lost = [row["n"] for row in blocks[3]]
+    assert numbers == [n for n in range(100) if n not in lost] and errors == 1
+    assert letter.position == begin
 
 
 def test_a_file_that_ends_too_early_loses_its_last_block(tmp_path: Path) -> None:
