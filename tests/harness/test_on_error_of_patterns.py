@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.harness.crashed_runs import feed, outputs_over_a_crash
 from tests.support.batch_runner import collect
 from tests.unit.runtime.graph.programs import environment
 from yarrow.cep import CEP, AfterMatchSkipStrategy, Pattern, PatternProcessFunction
@@ -98,17 +99,6 @@ STEPS = st.lists(
 )
 
 
-def feed(harness: OperatorHarness, steps: list[Any], reached: int) -> int:
-    for row, time, watermark in steps:
-        if row is not None:
-            harness.push(row, timestamps=[time])
-        if watermark is not None and watermark > reached:
-            reached = watermark
-            harness.watermark(reached)
-    harness.run()
-    return reached
-
-
 @pytest.mark.parametrize("pattern", PATTERNS)
 @settings(suppress_health_check=[HealthCheck.too_slow], deadline=None, max_examples=10)
 @given(STEPS, st.integers(0, 12), st.sampled_from(["hashmap", "rocksdb"]))
@@ -118,19 +108,9 @@ def test_a_row_that_fails_changes_no_partial_match(
     steps = [((key, letter, at), time, watermark) for at, (key, letter, time, watermark) in enumerate(drawn)]
     configuration = {"state.backend.type": backend}
     build = PATTERNS[pattern]
-    with OperatorHarness(
-        lambda s: with_letters(matching(build(), s)), types=[ROW], configuration=configuration
-    ) as harness:
-        reached = feed(harness, steps[:cut], -1)
-        snapshot = harness.snapshot()
-        found = [harness.outputs(index) for index in range(2)]
-        # What follows the snapshot is lost by the crash.
-        feed(harness, steps[cut:], reached)
-        with harness.restarted(snapshot) as again:
-            feed(again, steps[cut:], reached)
-            again.watermark(1000)
-            again.run()
-            found = [before + again.outputs(index) for index, before in enumerate(found)]
+    found = outputs_over_a_crash(
+        lambda s: with_letters(matching(build(), s)), ROW, steps, cut, backend, outputs=2
+    )
     failed = rows_of(found[1])
     assert len(set(failed)) == len(failed) and all(row[1] == "x" for row in failed)
     # The rows that are not late have failed: each pattern begins with a condition that does.

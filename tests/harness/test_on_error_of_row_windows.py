@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.harness.crashed_runs import feed, outputs_over_a_crash
 from tests.support.batch_runner import collect
 from tests.unit.runtime.graph.programs import environment
 from yarrow.common import Time, TimestampAssigner, WatermarkStrategy
@@ -96,16 +97,6 @@ STEPS = st.lists(
 )
 
 
-def feed(harness: OperatorHarness, steps: list[Any], reached: int) -> int:
-    for row, time, watermark in steps:
-        harness.push(row, timestamps=[time])
-        if watermark is not None and watermark > reached:
-            reached = watermark
-            harness.watermark(reached)
-    harness.run()
-    return reached
-
-
 class Kept(ProcessWindowFunction):  # type: ignore[type-arg]
     """The rows of each window, which never fails."""
 
@@ -140,19 +131,9 @@ def test_rows_of_a_window_that_fails_leave_once_each(
     # Each row is another one.
     steps = [((key, number * 100 + at), time, mark) for at, ((key, number), time, mark) in enumerate(drawn)]
     configuration = {"state.backend.type": backend}
-    with OperatorHarness(
-        lambda s: with_letters(WINDOWS[windows](s)), types=[PAIR], configuration=configuration
-    ) as harness:
-        reached = feed(harness, steps[:cut], -1)
-        snapshot = harness.snapshot()
-        found = [harness.outputs(index) for index in range(3)]
-        # What follows the snapshot is lost by the crash.
-        feed(harness, steps[cut:], reached)
-        with harness.restarted(snapshot) as again:
-            feed(again, steps[cut:], reached)
-            again.watermark(1000)
-            again.run()
-            found = [before + again.outputs(index) for index, before in enumerate(found)]
+    found = outputs_over_a_crash(
+        lambda s: with_letters(WINDOWS[windows](s)), PAIR, steps, cut, backend, outputs=3
+    )
     with OperatorHarness(kept(windows), types=[PAIR], configuration=configuration) as harness:
         feed(harness, steps, -1)
         harness.watermark(1000)

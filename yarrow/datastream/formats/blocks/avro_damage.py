@@ -10,6 +10,8 @@ import io
 from collections.abc import Callable
 from typing import Any, BinaryIO, NamedTuple
 
+from yarrow.datastream.formats.blocks.zigzag import zigzag_at, zigzag_bytes
+
 MARKER_BYTES = 16
 _SEARCH_BYTES = 1 << 16
 #: Bytes of the longest number in a head.
@@ -54,12 +56,13 @@ def find_marker(stream: BinaryIO, marker: bytes, start: int, end: int) -> int:
 def block_extent(stream: BinaryIO, marker: bytes, offset: int, file_size: int) -> BlockExtent:
     """Return where the block at a byte ends: by its head if a marker is there, else at the next marker."""
     stream.seek(offset)
-    head = io.BytesIO(stream.read(2 * _LONGEST_NUMBER))
+    head, place = stream.read(2 * _LONGEST_NUMBER), 0
     try:
-        records, size = _number(head), _number(head)
-    except EOFError:
+        records, place = zigzag_at(head, 0, _LONGEST_NUMBER)
+        size, place = zigzag_at(head, place, _LONGEST_NUMBER)
+    except ValueError:
         records, size = 0, -1
-    end = offset + head.tell() + size + MARKER_BYTES
+    end = offset + place + size + MARKER_BYTES
     if records > 0 and size >= 0 and end <= file_size:
         stream.seek(end - MARKER_BYTES)
         if stream.read(MARKER_BYTES) == marker:
@@ -106,32 +109,10 @@ def file_of_record(schema: str, record: bytes) -> bytes:
     """Return a container file with one record, without compression. `schema`: the JSON text in the file's head."""
     meta = {"avro.codec": b"null", "avro.schema": schema.encode()}
     head = b"".join(_sized(name.encode()) + _sized(value) for name, value in meta.items())
-    return b"".join((_MAGIC, _encoded(len(meta)), head, b"\0", _MARKER, _encoded(1), _sized(record), _MARKER))
+    return b"".join(
+        (_MAGIC, zigzag_bytes(len(meta)), head, b"\0", _MARKER, zigzag_bytes(1), _sized(record), _MARKER)
+    )
 
 
 def _sized(content: bytes) -> bytes:
-    return _encoded(len(content)) + content
-
-
-def _encoded(number: int) -> bytes:
-    """A number of at least 0, as Avro writes a long."""
-    rest, encoded = number << 1, bytearray()
-    while rest > 0x7F:
-        encoded.append(rest & 0x7F | 0x80)
-        rest >>= 7
-    encoded.append(rest)
-    return bytes(encoded)
-
-
-def _number(stream: BinaryIO) -> int:
-    """Read a long. Raises EOFError where none ends."""
-    value, shift = 0, 0
-    for _ in range(_LONGEST_NUMBER):
-        byte = stream.read(1)
-        if not byte:
-            raise EOFError("the number has no end")
-        value |= (byte[0] & 0x7F) << shift
-        shift += 7
-        if byte[0] < 0x80:
-            return (value >> 1) ^ -(value & 1)
-    raise EOFError("the number is too long")
+    return zigzag_bytes(len(content)) + content

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from yarrow.datastream.formats.blocks.zigzag import zigzag_at, zigzag_bytes
+
 #: The path of the first message of a file, and its bytes.
 FIRST: Final = (0,)
 FIRST_BYTES: Final = b"\0"
@@ -22,7 +24,7 @@ def encoded(indexes: Sequence[int]) -> bytes:
     """Return the bytes of a path."""
     if tuple(indexes) == FIRST:
         return FIRST_BYTES
-    return b"".join(map(_number_bytes, (len(indexes), *indexes)))
+    return b"".join(map(zigzag_bytes, (len(indexes), *indexes)))
 
 
 def indexes_at(message: bytes, start: int) -> tuple[tuple[int, ...], int]:
@@ -44,19 +46,8 @@ def indexes_at(message: bytes, start: int) -> tuple[tuple[int, ...], int]:
     return tuple(indexes), end
 
 
-def _number_bytes(value: int) -> bytes:
-    rest, parts = value << 1, bytearray()
-    while rest > 0x7F:
-        parts.append(rest & 0x7F | 0x80)
-        rest >>= 7
-    parts.append(rest)
-    return bytes(parts)
-
-
 def _number_at(message: bytes, start: int) -> tuple[int, int]:
-    found = 0
-    for place, part in enumerate(message[start : start + _LONGEST_NUMBER]):
-        found |= (part & 0x7F) << 7 * place
-        if not part & 0x80:
-            return found >> 1 ^ -(found & 1), start + place + 1
-    raise ValueError("message indexes without an end")
+    try:
+        return zigzag_at(message, start, _LONGEST_NUMBER)
+    except ValueError:
+        raise ValueError("message indexes without an end") from None
