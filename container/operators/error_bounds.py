@@ -50,8 +50,10 @@ class ErrorBounds:
             self._records, self._errors = 0, 0
 
     def end(self) -> None:
-        """Look at the share once more when the input has ended. Raises TooManyErrorsError."""
-        self._check_share(1)
+        """Look at the share of an input that has ended with few records. Raises TooManyErrorsError."""
+        # Behind a complete block the share was looked at with each error.
+        if self._last == (0, 0):
+            self._check_share(1)
 
     def _check_rate(self, left_out: int, now: float, most: int) -> None:
         while self._recent and self._recent[0][0] <= now - _WINDOW_SECONDS:

@@ -56,6 +56,22 @@ def test_an_input_that_ends_is_looked_at_with_fewer_records() -> None:
     bounds(share=0.5).end()
 
 
+@pytest.mark.parametrize("calls", [[(4000, 0), (0, 1000)], [(4000, 1000)]])
+def test_many_errors_at_once_are_compared_with_what_came_before(calls: list[tuple[int, int]]) -> None:
+    counted = bounds(share=0.5)
+    for taken, left_out in calls:
+        counted.count(taken, left_out, 0.0)
+    counted.end()
+
+
+def test_good_records_behind_errors_do_not_hide_them_at_the_end() -> None:
+    counted = bounds(share=0.5)
+    counted.count(30, 60, 0.0)
+    counted.count(20, 0, 1.0)
+    with pytest.raises(TooManyErrorsError, match="60 of the latest 110"):
+        counted.end()
+
+
 def test_a_long_good_past_does_not_hide_a_bad_present() -> None:
     counted = bounds(share=0.5)
     for _ in range(1000):
