@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import cloudpickle
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
 from yarrow.common.pipelines.column_text import quoted
@@ -253,8 +252,10 @@ def check_columns(session: SparkSession, stage: Stage, table: StageTable, path: 
     for merges in ("false", "true"):
         try:
             found = reader.option("mergeSchema", merges).load(output_folders.for_spark(path)).schema
-        except PySparkException:
-            return  # no files, or none that can be read: told when they are read
+        except Exception as error:
+            if not is_of_spark(error):
+                raise
+            return  # no files, some that cannot be read, or columns of several types: told when they are read
         names = {field.name.lower() for field in found}
         missing = [column for column in table.columns if column.name.lower() not in names]
         if not missing:

@@ -34,6 +34,8 @@ _REFUSALS: Final = frozenset({400, 401, 403})
 #: From this status code on the endpoint has an error of its own. Two others ask a client to come later.
 _OWN_ERRORS: Final = 500
 _LATER: Final = frozenset({408, 429})
+#: Errors that another attempt would meet again: a certificate that is not trusted, an address that is none.
+_FOR_GOOD: Final = (ssl.SSLCertVerificationError, http.client.InvalidURL)
 _LOG = logging.getLogger(__name__)
 
 
@@ -91,7 +93,8 @@ class AccessToken:
             raise self._failed("answered without an access_token in JSON") from None
         except (OSError, http.client.HTTPException) as error:
             reason = error.reason if isinstance(error, urllib.error.URLError) else error
-            raise self._failed(f"cannot be reached: {reason}", is_away=True) from None
+            is_away = not isinstance(reason, _FOR_GOOD)
+            raise self._failed(f"cannot be reached: {reason}", is_away=is_away) from None
 
     def _request(self) -> urllib.request.Request:
         settings = self._settings

@@ -310,11 +310,11 @@ class ClusterClient:
         codes = {error.code(), *(said.code() for said in self._said)}
         if codes & _TLS_ERRORS and (why := tls_failure(self._settings)) is not None:
             return why
-        logins = (said.str() for said in self._said if said.code() == KafkaError._AUTHENTICATION)
-        refused = next(logins, None)
-        if refused is not None and refused.startswith(_NO_TOKEN) and endpoint_is_away(self._settings):
-            # The client's text does not tell it apart from a refusal.
-            return None
+        logins = [said.str() for said in self._said if said.code() == KafkaError._AUTHENTICATION]
+        refused = next((text for text in logins if not text.startswith(_NO_TOKEN)), None)
+        if refused is None and logins and not endpoint_is_away(self._settings):
+            # The client's text is the same for an endpoint that refuses it and for one that is away.
+            return logins[0]
         return refused
 
     def topics(self, awaited: Collection[str] = ()) -> dict[str, int]:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import ssl
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 
 import pytest
 
 from tests.support.services.http_threads import running_in_thread
-from yarrow.datastream.connectors.kafka.cluster.access_token import AccessToken
+from yarrow.datastream.connectors.kafka.cluster.access_token import AccessToken, endpoint_is_away
 from yarrow.datastream.connectors.kafka.cluster.kafka_errors import KafkaConnectorError
+from yarrow.runtime.common.clock import SystemClock
+from yarrow.runtime.security.certificates import CertificateAuthority
 
 LIFE = 100
 
@@ -57,13 +61,16 @@ class Time:
         return self.now
 
 
-def token(endpoint: Endpoint, time: Time) -> AccessToken:
-    settings = {
-        "sasl.oauthbearer.token.endpoint.url": f"http://{endpoint.address}?key=pa66",
+def settings_of(url: str) -> dict[str, str]:
+    return {
+        "sasl.oauthbearer.token.endpoint.url": url,
         "sasl.oauthbearer.client.id": "me",
         "sasl.oauthbearer.client.secret": "pa77",
     }
-    return AccessToken(settings, time)
+
+
+def token(endpoint: Endpoint, time: Time) -> AccessToken:
+    return AccessToken(settings_of(f"http://{endpoint.address}?key=pa66"), time)
 
 
 def test_the_last_token_serves_until_it_expires(endpoint: Endpoint) -> None:
@@ -99,3 +106,22 @@ def test_an_endpoint_without_a_token_is_told_without_secrets(
         token(endpoint, Time()).value()
     assert "pa66" not in str(told.value) and "pa77" not in str(told.value)
     assert endpoint.asked == 1
+
+
+def test_an_endpoint_whose_certificate_is_not_trusted_is_not_away(tmp_path: Path) -> None:
+    identity = CertificateAuthority("test", SystemClock()).issue("endpoint")
+    pem = tmp_path / "endpoint.pem"
+    pem.write_bytes(identity.certificate + identity.private_key)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(pem)
+    server = HTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler)
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    settings = settings_of(f"https://127.0.0.1:{server.server_port}/token")
+    with running_in_thread(server, "token-endpoint"):
+        with pytest.raises(KafkaConnectorError, match="CERTIFICATE_VERIFY_FAILED"):
+            AccessToken(settings).value()
+        assert not endpoint_is_away(settings)
+
+
+def test_an_address_that_is_none_is_not_away() -> None:
+    assert not endpoint_is_away(settings_of("http://127.0.0.1:port/token"))

@@ -60,7 +60,7 @@ def endpoint_with(status: int) -> Iterator[str]:
         yield f"http://127.0.0.1:{server.server_port}/token"
 
 
-def failure_with_tokens_of(url: str) -> KafkaConnectorError:
+def client_with_tokens_of(url: str) -> ClusterClient:
     named = {
         "bootstrap.servers": f"127.0.0.1:{free_port()}",
         "security.protocol": "SASL_PLAINTEXT",
@@ -69,9 +69,12 @@ def failure_with_tokens_of(url: str) -> KafkaConnectorError:
         "sasl.oauthbearer.client.secret": "not-to-be-told",
         "sasl.oauthbearer.token.endpoint.url": url,
     }
-    asking = ClusterClient(consumer_settings("KafkaSource", named), ClientProperties(named), 3)
+    return ClusterClient(consumer_settings("KafkaSource", named), ClientProperties(named), 3)
+
+
+def failure_with_tokens_of(url: str) -> KafkaConnectorError:
     with pytest.raises(KafkaConnectorError, match="Failed to acquire SASL OAUTHBEARER token") as failed:
-        asking.topics()
+        client_with_tokens_of(url).topics()
     assert "not-to-be-told" not in str(failed.value)
     return failed.value
 
@@ -86,6 +89,14 @@ def test_an_endpoint_of_tokens_that_refuses_the_client_is_for_the_user() -> None
     with endpoint_with(401) as url:
         refused = failure_with_tokens_of(url)
     assert type(refused) is KafkaLoginRefusedError and refused.needs_user and not refused.is_transient
+
+
+def test_brokers_that_refuse_a_token_are_told_whatever_the_endpoint_said_before() -> None:
+    asking = client_with_tokens_of(f"http://127.0.0.1:{free_port()}/token")
+    login = KafkaError._AUTHENTICATION
+    for text in ("Failed to acquire SASL OAUTHBEARER token: Connection refused", "the token is not for us"):
+        asking._note(KafkaError(login, text))
+    assert asking._refusal(KafkaError(login)) == "the token is not for us"
 
 
 def test_missing_file_of_certificates_is_named() -> None:
