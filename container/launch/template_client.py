@@ -174,7 +174,9 @@ class TemplateLauncher:
         except TemplateLostError as lost:
             template = self._template
             if template is not None and not template.ready and await self._status_of(template) > 0:
-                raise EngineNotImportedError("the template process", self._output_since_start()) from lost
+                failed = EngineNotImportedError.told_by("the template process", self._output_since_start())
+                if failed is not None:
+                    raise failed from lost
             raise
 
     async def _status_of(self, template: _TemplateProcess) -> int:

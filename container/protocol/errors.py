@@ -7,8 +7,12 @@ what REST shows.
 from __future__ import annotations
 
 import sys
+from typing import Final, Self
 
 from yarrow.runtime.common.errors import InvalidProgramError, YarrowError
+
+#: How the last line of a process begins that could not import a module.
+_IMPORT_ERRORS: Final = ("ImportError", "ModuleNotFoundError")
 
 
 class FrameError(YarrowError):
@@ -33,6 +37,12 @@ class EngineNotImportedError(WorkerStartError):
             f"{who} cannot import the engine: {last}. Repair the environment of the workers ({sys.executable})"
         )
         self.output = output
+
+    @classmethod
+    def told_by(cls, who: str, output: str) -> Self | None:
+        """The error of a process whose output ends with a failed import; None = it has ended for another reason."""
+        is_import = output.strip().rpartition("\n")[2].startswith(_IMPORT_ERRORS)
+        return cls(who, output) if is_import else None
 
 
 class MissingModuleError(InvalidProgramError):

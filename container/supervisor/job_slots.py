@@ -26,7 +26,7 @@ from yarrow.container.protocol.worker_protocol import (
 )
 from yarrow.container.supervisor.job_checkpoints import JobCheckpoints
 from yarrow.container.supervisor.job_connection import FailedSlot, JobConnection
-from yarrow.container.supervisor.lost_worker import import_failure, lost_worker_cause
+from yarrow.container.supervisor.lost_worker import lost_worker_cause
 from yarrow.container.supervisor.output_files import OutputFiles
 from yarrow.container.supervisor.slot_table import SlotTable, TaskExecutorSlot, TaskExecutorSlotState
 from yarrow.container.supervisor.slot_tasks import SlotTasks
@@ -322,7 +322,11 @@ class JobSlots:
         self.reports.forget(slot)
         allocation_id = slot.owner.allocation_id
         job = self._jobs.get(slot.owner.job_id)
-        failed = None if worker.is_ready else import_failure(f"the worker of slot {slot.index}", tail)
+        failed = (
+            None
+            if worker.is_ready
+            else EngineNotImportedError.told_by(f"the worker of slot {slot.index}", tail)
+        )
         if failed is not None:
             cause = self._start_cause(failed)
         else:

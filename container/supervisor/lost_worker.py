@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 
 from yarrow.container.launch.worker_launcher import WorkerExit
-from yarrow.container.protocol.errors import EngineNotImportedError, WorkerLostError
+from yarrow.container.protocol.errors import WorkerLostError
 from yarrow.container.protocol.worker_protocol import CurrentUserCall
 from yarrow.container.supervisor.slot_table import SubtaskName
 from yarrow.runtime.common.ids import ExecutionAttemptID
@@ -18,8 +18,6 @@ from yarrow.runtime.rpc.messages import FailureCause
 EXCEPTION_NAME = f"{WorkerLostError.__module__}.{WorkerLostError.__qualname__}"
 #: Begins the file of a frame of generated code, which calls the user's functions.
 _ENGINE_FRAME = 'File "<yarrow '
-#: How the last line of a process begins that could not import a module.
-_IMPORT_ERRORS = ("ImportError", "ModuleNotFoundError")
 _CRASHED_THREAD = "Current thread "
 _GENERATED_FRAME = re.compile(r'File "(<yarrow chain [^"]*>)", line (\d+) in ')
 #: Most tasks that are named; the rest is counted.
@@ -57,12 +55,6 @@ def lost_worker_cause(
         operator_name=call.operator_name if call is not None else "",
         record=call.record if call is not None else "",
     )
-
-
-def import_failure(who: str, tail: str) -> EngineNotImportedError | None:
-    """The error of a worker that ended before it was ready, if it could not import its own modules."""
-    is_import = tail.strip().rpartition("\n")[2].startswith(_IMPORT_ERRORS)
-    return EngineNotImportedError(who, tail) if is_import else None
 
 
 def crashed_frame(tail: str) -> tuple[str, int] | None:

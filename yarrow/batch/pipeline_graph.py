@@ -189,13 +189,17 @@ def _check_path(output: AnyData, stage: DeclaredStage, paths: dict[str, str]) ->
         # Flink writes local files as file:/path, too.
         path = posixpath.normpath("/" + path.removeprefix("file:").lstrip("/"))
     for other, name in paths.items() if path else ():
-        if path == other or path.startswith(f"{other}/") or other.startswith(f"{path}/"):
+        if path == other or _is_within(path, other) or _is_within(other, path):
             raise PipelineError(
                 f"Stage {stage.name!r}: its output {output.name!r} goes to {output.path}, and {name!r} to {other}."
                 " Give each output a folder of its own, in which no other one lies."
             )
     if path:
         paths[path] = output.name
+
+
+def _is_within(path: str, folder: str) -> bool:
+    return path.startswith(f"{folder.rstrip('/')}/")
 
 
 def _waits_for(

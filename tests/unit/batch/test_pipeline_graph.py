@@ -155,6 +155,11 @@ def _one_folder_in_two_ways(pipeline: Pipeline) -> None:
     pipeline.stage("b", nothing, outputs=table("y", "file:///out/../out/x/"))
 
 
+def _folder_in_the_root(pipeline: Pipeline) -> None:
+    pipeline.stage("a", nothing, outputs=table("x", "file:///"))
+    pipeline.stage("b", nothing, outputs=table("y", "/out"))
+
+
 def _brace_without_a_name(pipeline: Pipeline) -> None:
     pipeline.stage("a", nothing, outputs=table("x", "/out/{}"))
 
@@ -190,6 +195,7 @@ def _retries_below_zero(pipeline: Pipeline) -> None:
         (_no_session, "takes no SparkSession"),
         (_source_without_path, "declares 'flights' without a path"),
         (_one_folder_in_two_ways, "its output 'y' goes to file:///out/../out/x/, and 'x' to /out/x. Give"),
+        (_folder_in_the_root, "its output 'y' goes to /out, and 'x' to /. Give"),
         (_brace_without_a_name, "Stage 'a': the path /out/{} of 'x' has a brace that names no parameter"),
         (lambda pipeline: pipeline.stage("a", nothing, inputs=None), "Stage 'a': inputs are names, not None"),
         (lambda pipeline: pipeline.stage("a", nothing, after=3), "Stage 'a': after are names, not 3"),

@@ -27,6 +27,8 @@ _GRACE = 3.0
 #: The status with which -XX:+ExitOnOutOfMemoryError ends Java, and what Java prints before.
 _OUT_OF_MEMORY = 3
 _LAST_WORDS = re.compile(rb"^Terminating due to java\.lang\.OutOfMemoryError: (.*)$", re.MULTILINE)
+#: The memory of which spark.driver.memory gives more.
+_OF_HEAP = ("Java heap space", "GC overhead limit exceeded")
 #: Bytes at the end of Java's output in which these words are looked for: Python processes print there, too.
 _TAIL = 1 << 16
 
@@ -93,9 +95,10 @@ class JavaProcess:
         status = self._process.returncode
         missing = _missing_memory(self._output) if status == _OUT_OF_MEMORY else ""
         if missing:
+            advice = ": set spark.driver.memory to more, or let functions collect and broadcast fewer rows"
+            is_of_heap = missing in _OF_HEAP
             return SparkLostError(
-                f"Java, which runs Spark, has no memory left ({missing}): set spark.driver.memory to more, or let"
-                " functions collect and broadcast fewer rows"
+                f"Java, which runs Spark, has no memory left ({missing}){advice if is_of_heap else ''}"
             )
         how = f"by signal {-status}" if status < 0 else f"with the status {status}"
         return SparkLostError(f"Java, which runs Spark, has ended {how}: see the log of the SparkDriver")

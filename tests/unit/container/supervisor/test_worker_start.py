@@ -26,7 +26,7 @@ from tests.unit.container.supervisor.conftest import (
 from yarrow.container.launch.process_start import execute_template, worker_environment
 from yarrow.container.launch.template_client import TemplateLauncher
 from yarrow.container.launch.worker_launcher import RunningWorker, WorkerExit
-from yarrow.container.protocol.errors import WorkerStartError
+from yarrow.container.protocol.errors import TemplateLostError, WorkerStartError
 from yarrow.container.protocol.frame_channel import FrameChannel
 from yarrow.container.protocol.worker_protocol import (
     MessageFromWorker,
@@ -299,6 +299,24 @@ def test_a_template_that_cannot_import_says_so(tmp_path: Path) -> None:
                 await within(launcher.launch(WorkerID("te/1"), "x", open_.raw_output))
             await launcher.close()
             assert "No module named 'no_such_module'" in open_.raw_path.read_text()
+
+    run(body())
+
+
+@pytest.mark.slow
+def test_a_template_that_ends_by_another_error_may_be_started_again(tmp_path: Path) -> None:
+    (tmp_path / "without_memory.py").write_text("raise MemoryError")
+
+    async def body() -> None:
+        async with open_launcher("fork", "report", tmp_path) as open_:
+            failing = type(launch_settings("report"))(
+                entry="without_memory:main", environment={"PYTHONPATH": str(tmp_path)}
+            )
+            launcher = TemplateLauncher(failing, open_.raw_output)
+            with pytest.raises(TemplateLostError, match="template process ended before it forked"):
+                await within(launcher.launch(WorkerID("te/1"), "x", open_.raw_output))
+            await launcher.close()
+            assert "MemoryError" in open_.raw_path.read_text()
 
     run(body())
 

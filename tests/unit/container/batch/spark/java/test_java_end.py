@@ -18,6 +18,10 @@ _OUT_OF_MEMORY = "Terminating due to java.lang.OutOfMemoryError: Java heap space
             f"echo '{_OUT_OF_MEMORY}'; echo 'BrokenPipeError: a Python process' >&2; exit 3",
             "has no memory left (Java heap space): set spark.driver.memory to more, or let functions collect",
         ),
+        (
+            "echo 'Terminating due to java.lang.OutOfMemoryError: Metaspace'; exit 3",
+            "Java, which runs Spark, has no memory left (Metaspace)",
+        ),
         (f"echo '{_OUT_OF_MEMORY}'; exit 4", "has ended with the status 4: see the log of the SparkDriver"),
         ("exit 3", "has ended with the status 3: see the log of the SparkDriver"),
         ("kill -9 $$", "has ended by signal 9"),
@@ -33,3 +37,4 @@ def test_the_end_of_java_is_told_with_its_cause(tmp_path: Path, script: str, tol
     process.end()
     assert error.startswith("Java, which runs Spark, ")
     assert told in error
+    assert ("spark.driver.memory" in error) is ("heap space" in error)
