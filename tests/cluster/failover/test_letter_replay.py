@@ -25,8 +25,34 @@ pytestmark = pytest.mark.cluster
 
 ROWS = 3_000
 
+#: Kills the client once, when letters have been committed, and writes files with each checkpoint.
+_KILLING = """class KillsClient(MapFunction, CheckpointListener):
+    def __init__(self, mark, pid, kills=True):
+        self.mark, self.pid, self.kills, self.complete = Path(mark), pid, kills, False
+
+    def open(self, context):
+        self.pause = threading.Event()
+
+    def notify_checkpoint_complete(self, checkpoint_id):
+        self.complete = True
+
+    def map(self, value):
+        if self.kills and not self.mark.exists():
+            if self.complete and any(Path(out).glob("letters/*/[!._]*")):
+                self.mark.touch()
+                os.kill(self.pid, signal.SIGKILL)
+                self.pause.wait()
+            self.pause.wait(0.0002)
+        return value
+
+
+def files(name):
+    sink = FileSink.for_row_format(f"{out}/{name}", Encoder.simple_string_encoder())
+    return sink.with_rolling_policy(RollingPolicy.on_checkpoint_rolling_policy()).build()
+"""
 #: Numbers that end with an argument fail at `parse`. The client is killed once, when letters have been committed.
-_JOB = """
+_JOB = (
+    """
 import os, signal, sys, threading
 from pathlib import Path
 from yarrow.common import Encoder, Types
@@ -38,35 +64,15 @@ from yarrow.datastream.connectors.file_system import FileSink, RollingPolicy
 refused, out, mark = sys.argv[1], os.path.abspath(sys.argv[2]), os.path.abspath(sys.argv[3])
 
 
-class KillsClient(MapFunction, CheckpointListener):
-    def __init__(self, mark, pid):
-        self.mark, self.pid, self.complete = Path(mark), pid, False
-
-    def open(self, context):
-        self.pause = threading.Event()
-
-    def notify_checkpoint_complete(self, checkpoint_id):
-        self.complete = True
-
-    def map(self, value):
-        if not self.mark.exists():
-            if self.complete and any(Path(out).glob("letters/*/[!._]*")):
-                self.mark.touch()
-                os.kill(self.pid, signal.SIGKILL)
-                self.pause.wait()
-            self.pause.wait(0.0002)
-        return value
+"""
+    + _KILLING
+    + """
 
 
 def parse(number):
     if str(number).endswith(refused):
         raise ValueError(f"no {number}")
     return number
-
-
-def files(name):
-    sink = FileSink.for_row_format(f"{out}/{name}", Encoder.simple_string_encoder())
-    return sink.with_rolling_policy(RollingPolicy.on_checkpoint_rolling_policy()).build()
 
 
 env = StreamExecutionEnvironment.get_execution_environment()
@@ -84,6 +90,7 @@ else:
     letters.sink_to(files("letters")).uid("letters in files")
 env.execute("numbers")
 """.replace("ROWS", str(ROWS))
+)
 
 
 def yarrow(folder: Path, *arguments: str, program: str = _JOB) -> Outcome:
@@ -238,7 +245,8 @@ def test_letters_of_a_batch_program_are_replayed_in_batch(tmp_path: Path) -> Non
 
 
 #: Numbers meet themselves. A pair whose number ends with an argument fails. The client is killed as in the other job.
-_JOINING_JOB = """
+_JOINING_JOB = (
+    """
 import os, signal, sys, threading
 from pathlib import Path
 from yarrow.common import Encoder, Time, TimestampAssigner, Types, WatermarkStrategy
@@ -251,24 +259,9 @@ from yarrow.datastream.connectors.file_system import FileSink, RollingPolicy
 mode, refused, out, mark = sys.argv[1], sys.argv[2], os.path.abspath(sys.argv[3]), os.path.abspath(sys.argv[4])
 
 
-class KillsClient(MapFunction, CheckpointListener):
-    def __init__(self, mark, pid):
-        self.mark, self.pid, self.complete = Path(mark), pid, False
-
-    def open(self, context):
-        self.pause = threading.Event()
-
-    def notify_checkpoint_complete(self, checkpoint_id):
-        self.complete = True
-
-    def map(self, value):
-        if mode == "STREAMING" and not self.mark.exists():
-            if self.complete and any(Path(out).glob("letters/*/[!._]*")):
-                self.mark.touch()
-                os.kill(self.pid, signal.SIGKILL)
-                self.pause.wait()
-            self.pause.wait(0.0002)
-        return value
+"""
+    + _KILLING
+    + """
 
 
 class Numbered(TimestampAssigner):
@@ -284,11 +277,6 @@ class Shown(ProcessJoinFunction):
         yield " ".join(map(str, (*left, *right, *times)))
 
 
-def files(name):
-    sink = FileSink.for_row_format(f"{out}/{name}", Encoder.simple_string_encoder())
-    return sink.with_rolling_policy(RollingPolicy.on_checkpoint_rolling_policy()).build()
-
-
 env = StreamExecutionEnvironment.get_execution_environment()
 env.set_runtime_mode(RuntimeExecutionMode[mode]).set_parallelism(2).enable_checkpointing(50)
 strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(Numbered())
@@ -298,12 +286,13 @@ timed = numbers.assign_timestamps_and_watermarks(strategy).uid("times")
 left, right = (timed.key_by(lambda row: row[0], Types.LONG()) for _ in range(2))
 joined = left.interval_join(right).between(Time.milliseconds(0), Time.milliseconds(0))
 shown = joined.process(Shown(), Types.STRING()).uid("join").on_error("dead_letter", max_share=0.5)
-kept = shown.map(KillsClient(mark, os.getpid()), Types.STRING()).uid("killing").set_parallelism(1)
+kept = shown.map(KillsClient(mark, os.getpid(), mode == "STREAMING"), Types.STRING()).uid("killing").set_parallelism(1)
 kept.sink_to(files("rows")).uid("rows in files").set_parallelism(1)
 letters = shown.dead_letters().map(DeadLetter.to_json, Types.STRING()).uid("lines").set_parallelism(1)
 letters.sink_to(files("letters")).uid("letters in files").set_parallelism(1)
 env.execute("joined numbers")
 """
+)
 
 
 def letters_of_pairs(numbers: Iterable[int]) -> list[DeadLetter]:

@@ -287,8 +287,8 @@ class _TolerantBlockReader(_BlockReader):
         self._block_end, self._row_bytes = extent.end, 0.0
         place = f"block at byte {self._offset}, bytes to {extent.end}"
         # A damaged head may tell any number of records.
-        known = extent.records is not None and extent.records <= extent.end - self._offset
-        number = (extent.records or 1) if known else 1
+        told = extent.records
+        number = told if told is not None and told <= extent.end - self._offset else 1
         lost = self._leaves_out.rows(error, place, self._offset, number=number)
         # The library goes on with no block behind an error.
         self._stream.seek(0)

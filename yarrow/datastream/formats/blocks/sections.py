@@ -160,8 +160,7 @@ class SectionReader(FileReader):
         except pa.ArrowException as error:
             raise FileFormatError(f"{self._split.path}: damaged data: {error}") from error
         if batch is None:
-            self._batches, self._batch, self._next = None, (), 0
-            self._done, self._rows, self._skip = self._done + 1, 0, 0
+            self._end_section()
             return True
         if self._names is not None:
             batch = batch.select(self._names)
@@ -179,4 +178,8 @@ class SectionReader(FileReader):
         while self._done < len(self._sections):
             if self._file.may_have(self._sections[self._done], condition):
                 return
-            self._done, self._rows, self._skip = self._done + 1, 0, 0
+            self._end_section()
+
+    def _end_section(self) -> None:
+        self._batches, self._batch, self._next = None, (), 0
+        self._done, self._rows, self._skip = self._done + 1, 0, 0

@@ -106,8 +106,8 @@ class _TolerantReader(SectionReader):
         return None
 
     def _end_section(self) -> None:
-        self._batches = None
-        self._done, self._before, self._skip = self._done + 1, 0, 0
+        super()._end_section()
+        self._before = 0
 
     def _rest(self, error: Exception, section: int) -> LeftOut:
         """The rows of a section behind those that have passed."""
