@@ -89,7 +89,7 @@ class LastWords:
             self.looks += 1
 
     def _call(self, thread: int, *, with_stack: bool = False) -> PresentCall | None:
-        """What this thread does; if it runs no operator, what others do."""
+        """The call on this thread; if it runs no operator, that on another one, or one in flight."""
         frames = sys._current_frames()
         call = self._code.call_in(frames.pop(thread, None), with_stack=with_stack)
         if call is not None or self._in_flight is None:

@@ -121,7 +121,7 @@ class GroupStatistics:
 
 
 def _compared(least: Any, most: Any, kind: ComparisonKind, value: Any, *, is_exact: bool) -> Possible:
-    """What a comparison can be for values from `least` to `most`.
+    """Whether a comparison can be true, and false, for values from `least` to `most`.
 
     `is_exact`: both are values of the column. Bounds of texts may be cut.
     """

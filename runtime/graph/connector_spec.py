@@ -44,7 +44,7 @@ class SourceOperator(LimitedOperator, frozen=True, kw_only=True, tag="source"):
     scan: ColumnScan | None = None
     #: The source's `can_narrow`.
     can_narrow: bool = False
-    #: What operators behind the source need of its columns and rows.
+    #: The columns and rows that operators behind the source need.
     wanted: WantedColumns = WantedColumns()
     #: The source's `replay`.
     declared_replay: Replay = Replay.EXACT_POSITIONS

@@ -82,7 +82,7 @@ class WindowOperator(OperatorSpec, frozen=True, kw_only=True, tag="window"):
 
     @property
     def why_none_left_out(self) -> str:
-        """What keeps the windows from leaving out rows; empty = nothing."""
+        """The reason why the windows leave out no rows; empty = they can."""
         return (
             "its records were folded before they came. Leave pre_aggregate out" if self.pre_aggregated else ""
         )

@@ -138,7 +138,7 @@ class EvictingWindows(WindowContents[W], Generic[W]):
             self._keep(state_window, key, left)
 
     def _elements(self, content: Any) -> list[TimestampedValue[Any]]:
-        """What the evictor gets of a content."""
+        """The elements of a content, as the evictor gets them."""
         return [TimestampedValue(row, None if stamp == MIN_TIMESTAMP else stamp) for row, stamp in content]
 
     def _keep(self, window: W, key: Any, left: list[TimestampedValue[Any]]) -> None:

@@ -41,7 +41,7 @@ class WatchedStream(io.RawIOBase):
     def __init__(self, stream: BinaryIO) -> None:
         super().__init__()
         self._stream = stream
-        #: What reading the file has raised; None = nothing.
+        #: The error of the last read that failed; None = none has.
         self.error: Exception | None = None
 
     def read(self, size: int = -1) -> bytes:

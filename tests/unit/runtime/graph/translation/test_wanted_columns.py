@@ -42,7 +42,7 @@ def unchanged(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def wanted(folder: str, build: Any, file_format: Any = None, strategy: Any = STRATEGY) -> WantedColumns:
-    """What the program wants of the files in `folder`."""
+    """The columns and rows of the files in `folder` that the program wants."""
     env = environment(2)
     source = FileSource.for_bulk_file_format(file_format or ParquetColumnarRowInputFormat(), folder).build()
     build(env.from_source(source, strategy, "files"))

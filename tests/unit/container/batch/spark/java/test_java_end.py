@@ -1,4 +1,4 @@
-"""What is told of a Java that has ended by itself: its own last words where memory has run out, else how it ended."""
+"""The error about a Java that has ended by itself quotes its last words if memory has run out, else how it ended."""
 
 from __future__ import annotations
 
