@@ -143,8 +143,9 @@ class SparkPages:
         try:
             target = request.path + (f"?{request.query}" if request.query else "")
             connection.request("GET", target, headers=self._headers(request.base))
-            answer = connection.getresponse()
-            body = self._body(answer)
+            # The answer has its own file on the socket: closing the connection does not close that.
+            with connection.getresponse() as answer:
+                body = self._body(answer)
         finally:
             connection.close()
         if answer.status in _REFUSALS:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+import http.client
 import json
 import re
 import threading
@@ -112,8 +113,17 @@ def test_a_refused_token_is_no_refusal_of_the_user(status: int) -> None:
         pages.read(SparkPageRequest(path="/jobs/", base=""))
 
 
-def test_a_page_comes_whole_or_is_refused_by_its_size() -> None:
+def test_a_page_comes_whole_or_is_refused_by_its_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers: list[http.client.HTTPResponse] = []
+
+    class Connection(http.client.HTTPConnection):
+        def getresponse(self) -> http.client.HTTPResponse:
+            answers.append(super().getresponse())
+            return answers[-1]
+
+    monkeypatch.setattr(http.client, "HTTPConnection", Connection)
     with server_of_pages(200, b"x" * 1000) as pages:
         assert pages.read(SparkPageRequest(path="/jobs/", base="")).body == b"x" * 1000
     with server_of_pages(200, b"x" * 1001) as pages, pytest.raises(NoSparkPagesError, match="more than 1000"):
         pages.read(SparkPageRequest(path="/jobs/", base=""))
+    assert [answer.isclosed() for answer in answers] == [True, True]
