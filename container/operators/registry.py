@@ -28,7 +28,8 @@ _ON_DEMAND = ("data_set", "columnar")
 #: Packages that are imported only for specs that name them: most jobs do without, and one of them imports asyncio.
 _NAMED = (
     "asynchronous", "cep", "columnar_join", "columnar_pattern", "columnar_window", "event_time_order",
-    "guarded_pattern", "guarded_window", "join", "loop", "pre_aggregation", "sliced_window", "window",
+    "guarded_columnar_pattern", "guarded_pattern", "guarded_window", "join", "loop", "pre_aggregation",
+    "sliced_window", "window",
 )  # fmt: skip
 
 _O = TypeVar("_O", bound=type[Operator])

@@ -376,10 +376,7 @@ class ColumnarPatternOperator(PatternSpec, frozen=True, kw_only=True, tag="colum
     """Looks for a pattern among the rows of record batches, key by key and in order of event time; results are rows."""
 
     operator_package = "columnar_pattern"
-    on_error_refusal = (
-        "its conditions are asked for whole columns, so that none tells the record at which it fails. Key the stream by"
-        " a function instead of columns, so that the pattern takes rows"
-    )
+    on_error_inputs = (0,)
 
     key_column: KeyColumns
     #: IPC bytes of the schema of the batches.
@@ -389,3 +386,16 @@ class ColumnarPatternOperator(PatternSpec, frozen=True, kw_only=True, tag="colum
     def columnar_side_outputs(self) -> tuple[str, ...]:
         """The tag of late rows."""
         return () if self.late_tag is None else (self.late_tag,)
+
+    @property
+    def for_left_out_records(self) -> OperatorSpec:
+        """The pattern that divides a batch at which a condition fails."""
+        return GuardedColumnarPatternOperator(**msgspec.structs.asdict(self))
+
+
+class GuardedColumnarPatternOperator(
+    ColumnarPatternOperator, frozen=True, kw_only=True, tag="guarded_columnar_pattern"
+):
+    """A pattern of columns that leaves out rows and matches at which the program fails; made on workers alone."""
+
+    operator_package = "guarded_columnar_pattern"

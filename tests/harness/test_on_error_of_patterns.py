@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -19,10 +18,8 @@ from yarrow.common import Time, TimestampAssigner, Types, WatermarkStrategy
 from yarrow.datastream import DataStream
 from yarrow.datastream.connectors import DeadLetter
 from yarrow.datastream.connectors.dead_letters import LAST_OF_MATCH
-from yarrow.runtime.common.errors import InvalidProgramError
 from yarrow.runtime.data.keys import encode_key
 from yarrow.runtime.data.serializers.serializers import serializer_for
-from yarrow.table.expressions import col
 from yarrow.testing.operator_harness import FragmentFailedError, OperatorHarness
 
 #: A key, a letter and a number of its own. The letter "x" fails every condition.
@@ -223,14 +220,3 @@ def test_a_bounded_input() -> None:
     found = matching(PATTERNS["next"](), stream).uid("the pattern").on_error("dead_letter")
     letters = found.dead_letters().map(lambda letter: (letter.operator, letter.timestamp))
     assert sorted(time for _, time in collect(env, found.union(letters))) == [2, 3, 4]
-
-
-def test_patterns_of_columns_refuse_it_by_name() -> None:
-    schema = pa.schema([("key", pa.string()), ("number", pa.int64())])
-
-    def fragment(stream: DataStream) -> Any:
-        pattern = within(Pattern.begin("first").where(col("number") > 1))
-        return CEP.pattern(stream.key_by("key"), pattern).process(Shown()).on_error("skip")
-
-    with pytest.raises(InvalidProgramError, match="its conditions are asked for whole columns"):
-        OperatorHarness(fragment, types=[schema])

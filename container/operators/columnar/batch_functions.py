@@ -90,18 +90,10 @@ class BatchFunctionCaller(CheckpointedFunctionOperator, ColumnarOperator):
 
     def _without_failing_rows(self, failed: FailedRecords, batch: ArrowBatch) -> Iterator[ArrowBatch]:
         """The results of the rows at which the function does not fail; those of a failing part never leave."""
-        try:
-            results = list(self._results(batch))
-        except Exception as error:
-            if failed.is_fatal(error):
-                raise
-            if len(batch) == 1 or self._keeps_state:
-                self._aside.put_aside(failed, error, batch)
-                return
-            half = len(batch) // 2
-            yield from self._without_failing_rows(failed, batch.sliced(0, half))
-            yield from self._without_failing_rows(failed, batch.sliced(half, len(batch)))
-        else:
+        parts = self._aside.parts_without_failing_rows(
+            failed, batch, lambda part: list(self._results(part)), stays_whole=self._keeps_state
+        )
+        for _, results in parts:
             yield from results
 
     @property

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import dataclasses
 import datetime as dt
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import repeat
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -31,6 +31,8 @@ from yarrow.runtime.graph.column_spec import ArrowToRowsOperator, RowsToArrowOpe
 if TYPE_CHECKING:
     # Most processes leave out no records.
     from yarrow.container.operators.failed_records import FailedRecords
+
+Result = TypeVar("Result")
 
 
 class ConversionError(DataError):
@@ -246,11 +248,37 @@ class _ShownRow:
 
 
 class RowsPutAside:
-    """Makes a letter of each row of a batch that an operator leaves out."""
+    """Leaves out the rows of a batch at which an operator fails, and makes a letter of each."""
 
     def __init__(self, name: str) -> None:
         """`name`: of the operator."""
         self._rows = ArrowToRowsConverter(name, ArrowToRowsOperator())
+
+    def parts_without_failing_rows(
+        self,
+        failed: FailedRecords,
+        batch: ArrowBatch,
+        compute: Callable[[ArrowBatch], Result],
+        *,
+        stays_whole: bool = False,
+    ) -> Iterator[tuple[ArrowBatch, Result]]:
+        """The parts of a batch for which `compute` does not fail, with its results; it is called anew for halves.
+
+        `stays_whole`: a batch that fails is not divided. Raises errors that are none of a record.
+        """
+        try:
+            result = compute(batch)
+        except Exception as error:
+            if failed.is_fatal(error):
+                raise
+            if len(batch) == 1 or stays_whole:
+                self.put_aside(failed, error, batch)
+                return
+            half = len(batch) // 2
+            for part in (batch.sliced(0, half), batch.sliced(half, len(batch))):
+                yield from self.parts_without_failing_rows(failed, part, compute, stays_whole=stays_whole)
+        else:
+            yield batch, result
 
     def put_aside(self, failed: FailedRecords, error: Exception, batch: ArrowBatch) -> None:
         """Count the rows; send their letters if somebody reads them. Raises `error` if it is none of a record."""

@@ -31,7 +31,7 @@ from yarrow.container.operators.columnar.conversions import ArrowToRowsConverter
 from yarrow.container.operators.columnar.late_batches import LateRows, lose_rows
 from yarrow.container.operators.columnar.row_times import RowTimes, TimeUse
 from yarrow.container.operators.columnar_operator import ColumnarOperator
-from yarrow.container.operators.columnar_pattern.column_conditions import ColumnConditions
+from yarrow.container.operators.columnar_pattern.column_conditions import ColumnConditions, Truths
 from yarrow.container.operators.columnar_pattern.due_rows import (
     MOST_CONDITIONS,
     DueRows,
@@ -42,6 +42,7 @@ from yarrow.container.operators.columnar_pattern.held_rows import HeldRows, can_
 from yarrow.container.operators.columnar_pattern.leaving_rows import KeySpan, LeavingByKey, LeavingRows
 from yarrow.container.operators.columnar_pattern.pending_batches import (
     PENDING_BATCHES,
+    Numbers,
     PendingBatches,
     WaitingColumns,
     codes_of,
@@ -128,9 +129,7 @@ class ColumnarPatternMatchingOperator(MatchingOperator, ColumnarOperator):
         self._sequence = self._sequence_matching()
         self._held = None if self._sequence is not None else self._held_rows()
         held = self._held if self._sequence is None else self._sequence
-        self._pending = PendingBatches(
-            self._schema, self._key, self._conditions.truths, self._relevant.of, held
-        )
+        self._pending = PendingBatches(self._schema, self._key, self._asked, held)
         context.state.register_section(PENDING_BATCHES, self._pending)
         live = Live(self._matches.table)
         self._rows = DueRows(self._key, live, self._rows_of)
@@ -189,9 +188,9 @@ class ColumnarPatternMatchingOperator(MatchingOperator, ColumnarOperator):
         self._timers.event_timers.clear()
         rows = rows_of_partial_matches([each for _, each in found if each is not None], self._schema)
         if rows is not None:
-            times, records = rows
-            truths = self._conditions.truths(records)
-            self._pending.put_back(WaitingColumns.of(times, records, truths, self._relevant.of(truths)))
+            asked = self._asked(*rows)
+            if asked is not None:
+                self._pending.put_back(asked)
 
     def _held_rows(self) -> HeldRows | None:
         """Where rows stay as columns while their key cannot match, if nobody can see the difference."""
@@ -235,9 +234,9 @@ class ColumnarPatternMatchingOperator(MatchingOperator, ColumnarOperator):
                 self._ledger, self._late_tag, self._key, batch, LateRows(times, times, late, watermark)
             )
             records, times = rows_where(records, pa.array(~late)), times[~late]
+        times, records, truths = self._with_results(times, records)
         if not records.num_rows:
             return
-        truths = self._conditions.truths(records)
         matters = self._relevant.that_matter(truths)
         if not matters.all():
             places = np.flatnonzero(matters)
@@ -245,6 +244,17 @@ class ColumnarPatternMatchingOperator(MatchingOperator, ColumnarOperator):
                 return
             records, times, truths = rows_of_batch(records, pa.array(places)), times[places], truths[places]
         self._pending.add(WaitingColumns.of(times, records, truths, self._relevant.of(truths)))
+
+    def _with_results(
+        self, times: Numbers, records: pa.RecordBatch
+    ) -> tuple[Numbers, pa.RecordBatch, Truths]:
+        """Rows with their times (int64, shape (rows,)) and the results of their conditions."""
+        return times, records, self._conditions.truths(records)
+
+    def _asked(self, times: Numbers, records: pa.RecordBatch) -> WaitingColumns | None:
+        """Rows that may wait; None if there are none."""
+        times, records, truths = self._with_results(times, records)
+        return WaitingColumns.of(times, records, truths, self._relevant.of(truths)) if len(times) else None
 
     def _require_columns(self, batch: ArrowBatch) -> None:
         if batch.kinds is not None and any(batch.kinds):

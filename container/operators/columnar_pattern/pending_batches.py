@@ -114,18 +114,16 @@ class PendingBatches:
         self,
         schema: pa.Schema,
         key: BatchKey,
-        truths_of: Callable[[pa.RecordBatch], Truths],
-        marks_of: Callable[[Truths], Marks],
+        asked: Callable[[Numbers, pa.RecordBatch], WaitingColumns | None],
         held: HeldElsewhere | None,
     ) -> None:
-        """`truths_of` gives the results of conditions for restored rows, and `marks_of` what they may do.
+        """`asked` asks the conditions for restored rows with their times; None = no row can be asked.
 
         `held`: rows that came before all others, and that a snapshot has too.
         """
         self._stored = pa.schema([_TIME, *schema])
         self._key = key
-        self._truths_of = truths_of
-        self._marks_of = marks_of
+        self._asked = asked
         self._held = held
         #: In the order in which they came.
         self._waiting: list[WaitingColumns] = []
@@ -198,8 +196,9 @@ class PendingBatches:
         if found:
             stored = pa.concat_batches(found)
             records = stored.select(list(range(1, len(self._stored))))
-            truths = self._truths_of(records)
-            self.add(WaitingColumns.of(stored.column(0).to_numpy(), records, truths, self._marks_of(truths)))
+            rows = self._asked(stored.column(0).to_numpy(), records)
+            if rows is not None:
+                self.add(rows)
 
 
 def codes_of(key: BatchKey, records: pa.RecordBatch) -> tuple[Numbers, list[Any]]:

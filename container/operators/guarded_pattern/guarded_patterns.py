@@ -1,59 +1,31 @@
 """GuardedPatternMatchingOperator: a pattern that leaves out rows and matches at which the program fails, by `on_error`.
 
-Owner: the task thread. A row at which a condition fails changes no partial match. A match at which the function fails
-gives nothing, and others are as without an error. Errors of a comparator fail the job: they are of two rows.
+Owner: the task thread. A row at which a condition fails changes no partial match, and its letter leaves in its turn.
+Errors of a comparator fail the job: they are of two rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
-
-from yarrow.cep.pattern_matcher import PatternMatcher, PatternResult
+from yarrow.cep.pattern_matcher import PatternMatcher
 from yarrow.cep.pattern_table import PatternTable
 from yarrow.container.codegen.code_writer import CodeWriter
 from yarrow.container.operators.base import Emit, OperatorContext
 from yarrow.container.operators.cep.pattern_operator import PatternMatchingOperator
-from yarrow.container.operators.guarded_pattern.guarded_matcher import FailedRow, GuardedMatcher
+from yarrow.container.operators.guarded_pattern.guarded_matches import GuardedMatchingOperator
 from yarrow.container.operators.registry import runs
-from yarrow.container.protocol.failure import OperatorFailure, short_record
-from yarrow.datastream.connectors.dead_letters import LAST_OF_MATCH
-from yarrow.runtime.data.immutability import freeze_or_copy
 from yarrow.runtime.graph.window_spec import GuardedAllPatternOperator, GuardedPatternOperator
-
-if TYPE_CHECKING:
-    from yarrow.container.operators.failed_records import FailedRecords
 
 
 @runs(GuardedPatternOperator, GuardedAllPatternOperator)
-class GuardedPatternMatchingOperator(PatternMatchingOperator):
+class GuardedPatternMatchingOperator(GuardedMatchingOperator, PatternMatchingOperator):
     """Runs a pattern over rows in the general way, one row after the other."""
-
-    @property
-    def _guard(self) -> FailedRecords:
-        assert self.failed is not None, "the program says on_error"
-        return self.failed
-
-    def leave_out_by(self, failed: FailedRecords) -> None:
-        # The loop lets rows wait, and the matcher fails at them.
-        failed.inputs = ()
-        failed.take_also(LAST_OF_MATCH, failed.type_of(0))
-        super().leave_out_by(failed)
 
     def setup(self, context: OperatorContext) -> None:
         super().setup(context)
         self._guard.keyed_by(self._selector)
-        #: Copies a result: a generator may change an object after it has emitted it.
-        self._fix_result = None if context.environment.object_reuse else freeze_or_copy
 
     def _make_matcher(self, table: PatternTable, *, gives_timed_out: bool) -> PatternMatcher:
-        return GuardedMatcher(
-            table,
-            self.context.environment.clock.epoch_ms,
-            self._matching.max_partial_matches,
-            self._guard.is_fatal,
-            gives_timed_out=gives_timed_out,
-        )
+        return self._guarded_matcher(table, gives_timed_out=gives_timed_out)
 
     def generate_at(
         self, code: CodeWriter, value: str, timestamp: str | None, emit: Emit, is_head: bool
@@ -62,34 +34,3 @@ class GuardedPatternMatchingOperator(PatternMatchingOperator):
             # Rows that no partial match takes count, too.
             code.count_into(self._guard.seen)
         super().generate_at(code, value, timestamp, emit, is_head)
-
-    def _emit_each(self, found: Iterable[tuple[Any, PatternResult]]) -> Iterator[tuple[Any, int | None]]:
-        each: Any
-        for key, each in found:
-            if isinstance(each, FailedRow):
-                yield from self._letters(each.error, 0, each.row, each.timestamp)
-            else:
-                yield from self._results_of(key, each)
-        if self._guard.is_bounded:
-            # Time passes without rows, too.
-            self._guard.check()
-
-    def _results_of(self, key: Any, match: PatternResult) -> Iterable[tuple[Any, int | None]]:
-        """The results of a match; of one that fails its letter, if somebody reads letters."""
-        fix = self._fix_result
-        try:
-            made = super()._emit_each([(key, match)])
-            return [*made] if fix is None else [(fix(result), time) for result, time in made]
-        except OperatorFailure as failure:
-            cause = failure.cause
-            if not isinstance(cause, Exception) or self._guard.is_fatal(cause):
-                raise
-            *_, rows = match.match.values()
-            told = f"match {short_record(match.match)}"
-            return self._letters(cause, LAST_OF_MATCH, rows[-1], match.timestamp, told)
-
-    def _letters(
-        self, error: Exception, index: int, row: Any, time: int, told: str = ""
-    ) -> list[tuple[Any, int | None]]:
-        stamp = time if self.stamps_rows else None
-        return [(letter, stamp) for letter in self._guard.tagged_letters(error, index, row, stamp, told)]

@@ -104,13 +104,20 @@ def _found(
     edge = found.in_edges[0]
     if edge.stream_kind is not StreamKind.COLUMNAR:
         return found._replace(target=target._replace(type_spec=edge.type_spec))
-    schema = nodes[edge.source].spec.emitted_schema
+    schema = _emitted_schema(nodes, nodes[edge.source])
     if schema is None:
         raise CommandError(
             f"Operator {node.name!r} takes columns of an unknown schema, so the {number} dead letters of {uid!r} cannot"
             " be made columns. Declare the schema of the operator before it."
         )
     return found._replace(schema=schema)
+
+
+def _emitted_schema(nodes: Mapping[int, StreamNode], node: StreamNode) -> bytes | None:
+    """The Arrow schema (IPC bytes) of the batches that an operator sends; None = not known."""
+    if node.spec.keeps_schema and node.in_edges:
+        return _emitted_schema(nodes, nodes[node.in_edges[0].source])
+    return node.spec.emitted_schema
 
 
 def _source_of(node: StreamNode, uid: str, number: int) -> bytes:

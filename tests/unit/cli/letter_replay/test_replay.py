@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.support.free_ports import free_port
+from yarrow.cep import CEP, Pattern
 from yarrow.cli.letter_replay.letter_input import LetterFiles, chosen
 from yarrow.cli.letter_replay.replay import EVERYTHING, LetterReplay, ReplaySettings
 from yarrow.client.errors import CommandError
@@ -54,12 +55,14 @@ from yarrow.datastream.window import (
 )
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.data.serializers.serializers import serializer_for
+from yarrow.runtime.graph.column_spec import RowsToArrowOperator
 from yarrow.runtime.graph.executor import DetachedJobClient, LocalFile
 from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.graph.operator_spec import PartitionerKind, StreamKind
 from yarrow.runtime.graph.states import JobType
 from yarrow.runtime.graph.stream_graph import StreamGraph, StreamNode
 from yarrow.runtime.graph.translation.operator_ids import operator_ids
+from yarrow.table.expressions import col
 
 Build = Callable[[DataStream], Any]
 
@@ -150,6 +153,24 @@ def test_letters_of_columns_are_made_columns(tmp_path: Path) -> None:
     edge = converted.out_edges[0]
     assert edge.target == node(graph, "batches").id and edge.stream_kind is StreamKind.COLUMNAR
     assert converted.in_edges[0].source == node(graph, "dead letters of batches").id
+
+
+def test_rows_of_a_pattern_of_columns_are_made_columns(tmp_path: Path) -> None:
+    schema = pa.schema([pa.field("value", pa.int64())])
+
+    def build(numbers: DataStream) -> None:
+        strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_column("value")
+        batches = numbers.to_arrow(schema).assign_timestamps_and_watermarks(strategy)
+        found = CEP.pattern(batches.key_by("value"), Pattern.begin("first").where(col("value") > 5))
+        found.select(lambda match: len(match)).uid("pattern").on_error("dead_letter")
+
+    graph = replayed(tmp_path, program(build), letter("pattern", Row(value=5), timestamp=5), trusts=True)
+    converted = node(graph, "columns of dead letters of pattern")
+    (edge,) = converted.out_edges
+    assert isinstance(converted.spec, RowsToArrowOperator)
+    assert pa.ipc.read_schema(pa.py_buffer(converted.spec.schema)) == schema
+    target = node(graph, "pattern")
+    assert edge.target == target.id and edge.partitioner == target.in_edges[0].partitioner
 
 
 def program_of_two_sources() -> StreamGraph:

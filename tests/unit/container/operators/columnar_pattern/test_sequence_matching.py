@@ -26,7 +26,11 @@ from yarrow.container.operators.columnar_pattern import (
     waiting_sequences,
 )
 from yarrow.container.operators.columnar_pattern.column_conditions import ColumnConditions
-from yarrow.container.operators.columnar_pattern.pending_batches import PendingBatches, WaitingColumns
+from yarrow.container.operators.columnar_pattern.pending_batches import (
+    Numbers,
+    PendingBatches,
+    WaitingColumns,
+)
 from yarrow.container.operators.columnar_pattern.relevant_rows import RelevantRows
 from yarrow.container.operators.columnar_pattern.sequence_matching import (
     SequenceMatching,
@@ -71,14 +75,16 @@ class Job:
             lambda records: records.column("at").to_pylist(),
             gives_timed_out=self._gives_timed_out,
         )
-        return matching, PendingBatches(SCHEMA, key, self.conditions.truths, self._relevant.of, matching)
+        return matching, PendingBatches(SCHEMA, key, self._asked, matching)
+
+    def _asked(self, times: Numbers, records: pa.RecordBatch) -> WaitingColumns:
+        truths = self.conditions.truths(records)
+        return WaitingColumns.of(times, records, truths, self._relevant.of(truths))
 
     def push(self, rows: Sequence[Record], first: int) -> None:
         """Sends rows with the numbers from `first` on."""
-        records = record_batch(rows, first)
-        truths = self.conditions.truths(records)
         times = np.array([time for _, _, time in rows], np.int64)
-        self.pending.add(WaitingColumns.of(times, records, truths, self._relevant.of(truths)))
+        self.pending.add(self._asked(times, record_batch(rows, first)))
 
     def watermark(self, time: int, *, slices: bool = False) -> None:
         """Lets rows run and time pass. `slices`: a piece at a time."""
