@@ -238,8 +238,8 @@ class ColumnarWindowSpec(OperatorSpec, frozen=True, kw_only=True):
     ended_subtasks_leave_no_unions = True
     operator_package = "columnar_window"
     on_error_refusal = (
-        "windows of columns aggregate the rows of many keys at once, so that none could be left out alone."
-        " Call on_error on map_batches before them, or catch the error in the aggregate"
+        "its aggregates are built-in, and call no function that could fail at rows. Call on_error on map_batches"
+        " before it, or aggregate by aggregate_batches"
     )
 
     key_column: KeyColumns
@@ -257,6 +257,11 @@ class ColumnarWindowSpec(OperatorSpec, frozen=True, kw_only=True):
     result_schema: bytes = b""
 
     @property
+    def leaves_out(self) -> tuple[int, ...]:
+        """The only input, if a function of the program gets its rows."""
+        return () if self.function is None else (0,)
+
+    @property
     def columnar_side_outputs(self) -> tuple[str, ...]:
         return () if self.late_tag is None else (self.late_tag,)
 
@@ -271,12 +276,21 @@ class ColumnarWindowOperator(ColumnarWindowSpec, frozen=True, kw_only=True, tag=
     #: Windows of one start grow by the slide up to the size, and the next ones start there.
     cumulative: bool = False
 
+    @property
+    def takes_rows_of_windows(self) -> bool:
+        """Whether each row is in one window."""
+        return self.slide_ms == self.size_ms and not self.cumulative
+
 
 class ColumnarSessionOperator(ColumnarWindowSpec, frozen=True, kw_only=True, tag="columnar_session"):
     """Aggregates of a columnar stream by key and session of event time."""
 
     #: A session ends so long behind its last row, in ms.
     gap_ms: int
+
+    @property
+    def takes_rows_of_windows(self) -> bool:
+        return True
 
 
 class EventTimeOrderOperator(OperatorSpec, frozen=True, kw_only=True, tag="event_time_order"):

@@ -9,7 +9,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from yarrow.common.time import Time
 from yarrow.common.typeinfo import Types
 from yarrow.datastream import (
     CheckpointedFunction,
@@ -18,7 +17,6 @@ from yarrow.datastream import (
     FunctionSnapshotContext,
 )
 from yarrow.datastream.connectors.dead_letters import RECORD_PICKLED, RECORD_SHOWN, DeadLetter
-from yarrow.datastream.window import TumblingEventTimeWindows
 from yarrow.runtime.common.errors import InvalidProgramError
 from yarrow.runtime.data.serializers.serializers import serializer_for
 from yarrow.testing.operator_harness import FragmentFailedError, OperatorHarness
@@ -185,15 +183,3 @@ def test_past_a_bound_the_job_fails() -> None:
 def test_other_operators_of_columns_refuse_it() -> None:
     with pytest.raises(InvalidProgramError, match="does not take its records one by one"):
         OperatorHarness(lambda s: s.to_arrow(SCHEMA).select("n").on_error("skip"), types=[NUMBERS])
-
-
-def test_windows_of_columns_refuse_it_with_their_reason() -> None:
-    keyed = pa.schema([pa.field("n", pa.int64()), pa.field("k", pa.int64())])
-    windows = TumblingEventTimeWindows.of(Time.seconds(1))
-    with pytest.raises(
-        InvalidProgramError, match="windows of columns aggregate the rows of many keys at once"
-    ):
-        OperatorHarness(
-            lambda s: s.key_by("k").window(windows).aggregate_batches(doubled, SCHEMA).on_error("skip"),
-            types=[keyed],
-        )

@@ -282,10 +282,25 @@ class RowsPutAside:
 
     def put_aside(self, failed: FailedRecords, error: Exception, batch: ArrowBatch) -> None:
         """Count the rows; send their letters if somebody reads them. Raises `error` if it is none of a record."""
+        for row, stamp in self._stamped(batch):
+            failed.put_aside(error, 0, row, stamp)
+
+    def put_aside_together(
+        self, failed: FailedRecords, error: Exception, index: int, batch: ArrowBatch, told: str
+    ) -> None:
+        """As `put_aside` for rows that fail together, as those of input `index`: the first letter has the traceback.
+
+        `told` says more of the rows, behind the error.
+        """
+        for _, letter in failed.letters_of_rows(error, index, self._stamped(batch), told):
+            assert failed.send is not None, "somebody reads the letters"
+            failed.send([letter], None if letter.timestamp is None else [letter.timestamp])
+
+    def _stamped(self, batch: ArrowBatch) -> Iterator[tuple[Any, int | None]]:
+        """The rows of a batch with their timestamps."""
         try:
             rows, stamps = self._rows.to_rows(batch)
         except ConversionError:
             rows = [_ShownRow(batch.batch.slice(at, 1)) for at in range(len(batch))]
             stamps = None if batch.timestamps is None else batch.timestamps.to_pylist()
-        for row, stamp in zip(rows, stamps or repeat(None), strict=False):
-            failed.put_aside(error, 0, row, stamp)
+        return zip(rows, stamps or repeat(None), strict=False)

@@ -1,13 +1,13 @@
 """BatchAggregation: calls an aggregate of users with the rows of several windows, and checks what it returns.
 
-Owner: the task thread. Rows come sorted by window and time, and each window gives one row. Errors name operator and
+Owner: the task thread. Rows are sorted by window and time, and each window gives one row. Errors name operator and
 windows. Must not know state or watermarks.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +22,47 @@ from yarrow.datastream.functions import WindowGroups
 from yarrow.runtime.data.column_rows import rows_of_column
 
 _METHOD = "aggregate_batches"
+
+
+class WindowRows(NamedTuple):
+    """The rows of some windows, sorted by window and time."""
+
+    records: pa.RecordBatch
+    #: The time of each row, int64, shape (rows,).
+    times: Times
+    groups: WindowGroups
+
+    @classmethod
+    def of(cls, kept: pa.LargeListArray, schema: pa.Schema, starts: Times, ends: Times) -> WindowRows:
+        """Sort what windows keep: the rows of each one, with their times. Starts and ends: int64, shape (windows,).
+
+        `schema` is that of the rows.
+        """
+        rows = kept.flatten()
+        offsets = np.concatenate([[0], np.cumsum(kept.value_lengths().to_numpy())])
+        order = _order(rows.field(0).to_numpy(), offsets)
+        if order is not None:
+            rows = rows_of_column(rows, pa.array(order))
+        times, *columns = rows.flatten()
+        records = pa.RecordBatch.from_arrays(columns, schema=schema)
+        return cls(records, times.to_numpy(), WindowGroups(offsets, starts, ends))
+
+    def part(self, first: int, end: int) -> WindowRows:
+        """Return the windows from `first` to `end`, without `end`."""
+        groups = self.groups
+        low, high = int(groups.offsets[first]), int(groups.offsets[end])
+        part = WindowGroups(
+            groups.offsets[first : end + 1] - low, groups.window_starts[first:end], groups.window_ends[first:end]
+        )
+        return WindowRows(self.records.slice(low, high - low), self.times[low:high], part)
+
+    def shown(self) -> str:
+        """Return the windows for an error."""
+        starts, ends, rows = self.groups.window_starts, self.groups.window_ends, len(self.times)
+        first, last = int(ends.min()), int(ends.max())
+        if first == last and (starts == starts[0]).all():
+            return f"{rows} rows of {len(starts)} keys in the window from {int(starts[0])} to {last} ms"
+        return f"{rows} rows of {len(starts)} windows that end between {first} and {last} ms"
 
 
 class BatchAggregation:
@@ -49,31 +90,26 @@ class BatchAggregation:
         """Closes the function."""
         close_function(self._function)
 
-    def results(
-        self, kept: pa.LargeListArray, schema: pa.Schema, starts: Times, ends: Times
-    ) -> list[pa.Array]:
-        """The columns of the results of some windows, each of shape (windows,).
-
-        `kept` has the rows of each window with their times; `schema` is that of the rows. Starts and ends are int64.
-        Raises OperatorFailure with the windows.
-        """
-        rows = kept.flatten()
-        offsets = np.concatenate([[0], np.cumsum(kept.value_lengths().to_numpy())])
-        times = rows.field(0).to_numpy()
-        order = _order(times, offsets)
-        if order is not None:
-            rows = rows_of_column(rows, pa.array(order))
-        records = pa.RecordBatch.from_arrays(rows.flatten()[1:], schema=schema)
+    def results(self, rows: WindowRows) -> list[pa.Array]:
+        """The columns of the results of some windows, each of shape (windows,). Raises OperatorFailure with these."""
         try:
-            made = self._records(self._call(records, WindowGroups(offsets, starts, ends)))
-            if made.num_rows != len(starts):
-                self._refuse(
-                    f"returned {made.num_rows} rows for {len(starts)} groups; return one row for each group"
-                )
-            fitted: list[pa.Array] = self._columns.fitted(made).columns
+            return self.called(rows)
         except Exception as error:
-            raise OperatorFailure(self._operator, _shown(starts, ends, len(rows)), error) from error
-        return fitted
+            raise self.failure(rows, error) from error
+
+    def called(self, rows: WindowRows) -> list[pa.Array]:
+        """As `results`; raises what the function raises, and BatchFunctionError for a result that is none."""
+        made = self._records(self._call(rows.records, rows.groups))
+        if made.num_rows != len(rows.groups):
+            self._refuse(
+                f"returned {made.num_rows} rows for {len(rows.groups)} groups; return one row for each group"
+            )
+        columns: list[pa.Array] = self._columns.fitted(made).columns
+        return columns
+
+    def failure(self, rows: WindowRows, error: Exception) -> OperatorFailure:
+        """The error with the operator and these windows."""
+        return OperatorFailure(self._operator, rows.shown(), error)
 
     def _records(self, result: Any) -> pa.RecordBatch:
         if isinstance(result, pa.RecordBatch):
@@ -111,11 +147,3 @@ def _order(times: Times, offsets: Times) -> Times | None:
         return None
     groups = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
     return np.lexsort((times, groups))
-
-
-def _shown(starts: Times, ends: Times, rows: int) -> str:
-    """Windows in an error."""
-    first, last = int(ends.min()), int(ends.max())
-    if first == last and (starts == starts[0]).all():
-        return f"{rows} rows of {len(starts)} keys in the window from {int(starts[0])} to {last} ms"
-    return f"{rows} rows of {len(starts)} windows that end between {first} and {last} ms"

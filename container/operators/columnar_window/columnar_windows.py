@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from math import inf
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +22,8 @@ from yarrow.container.operators.columnar.late_batches import LateRows, lose_rows
 from yarrow.container.operators.columnar.row_times import RowTimes, Times, TimeUse
 from yarrow.container.operators.columnar.vectorized_index import Slots
 from yarrow.container.operators.columnar_operator import ColumnarOperator
-from yarrow.container.operators.columnar_window.batch_aggregation import BatchAggregation
+from yarrow.container.operators.columnar_window.batch_aggregation import BatchAggregation, WindowRows
+from yarrow.container.operators.columnar_window.guarded_groups import GuardedGroups
 from yarrow.container.operators.columnar_window.key_slots import KeySlots
 from yarrow.container.operators.columnar_window.row_columns import RowColumns
 from yarrow.container.operators.columnar_window.slice_states import SliceStates
@@ -34,6 +35,10 @@ from yarrow.runtime.data.elements import MIN_TIMESTAMP, ArrowBatch
 from yarrow.runtime.data.errors import ColumnKeyError
 from yarrow.runtime.graph.window_spec import ColumnarWindowSpec
 
+if TYPE_CHECKING:
+    # Most processes leave out no records.
+    from yarrow.container.operators.failed_records import FailedRecords
+
 #: Name of the state of columnar windows in snapshots.
 STATE_NAME: Final = "_columnar_windows"
 #: Names of the columns that bound the window of a result, in epoch ms.
@@ -41,6 +46,8 @@ WINDOW_START: Final = "window_start"
 WINDOW_END: Final = "window_end"
 #: Most rows of a result.
 MOST_ROWS: Final = 64 * 1024
+#: No windows.
+NO_SLOTS: Final = np.zeros(0, np.int64)
 #: Restored keys that become Python objects at once while a snapshot is written.
 PIECE: Final = 10_000
 
@@ -72,6 +79,9 @@ class ColumnarWindows(ColumnarOperator):
         #: The aggregate of the program, which gets whole rows; None = built-in ones.
         self._function: BatchAggregation | None = None
         self._is_open = False
+        #: Puts the rows aside of windows at which the function fails; None = these fail the job.
+        self._guard: GuardedGroups | None = None
+        self._key_column = spec.key_column
         self._columns: AggregateColumns
         if spec.function is None:
             self._columns = AggregateColumns(name, spec.key_column, spec.aggregates, what="windows")
@@ -112,6 +122,11 @@ class ColumnarWindows(ColumnarOperator):
                 self._begin()
         self._owes = self.event_timers_due
         self._ledger.register(context.environment.metrics, context.metric_group)
+
+    def leave_out_by(self, failed: FailedRecords) -> None:
+        # No row comes alone: the function gets windows.
+        self._guard = GuardedGroups(self.name, failed, self._key_column)
+        super().leave_out_by(failed)
 
     def open(self) -> None:
         if self._function is not None:
@@ -221,14 +236,26 @@ class ColumnarWindows(ColumnarOperator):
 
     def _result(
         self, slots: Slots, starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64], values: list[pa.Array]
-    ) -> ArrowBatch:
-        """The results of keys; `slots`, bounds of windows (int64) and `values` have shape (results,)."""
+    ) -> tuple[ArrowBatch | None, Slots]:
+        """The results of keys; `slots`, bounds of windows (int64) and `values` have shape (windows,).
+
+        Also returns the places of windows that have failed, whose rows have left by `on_error`: int64, shape (failed
+        windows,). None = all have failed.
+        """
         assert self._keys is not None
+        failing = NO_SLOTS
         if self._function is not None:
             (kept,) = values
-            values = self._function.results(kept, self._rows.rows_schema, starts, ends)
+            rows = WindowRows.of(kept, self._rows.rows_schema, starts, ends)
+            if self._guard is None:
+                values = self._function.results(rows)
+            else:
+                values, failing = self._guard.results(self._function, rows)
+                slots, starts, ends = (np.delete(each, failing) for each in (slots, starts, ends))
+        if not len(slots):
+            return None, failing
         columns = [*self._keys.columns_at(slots), pa.array(starts), pa.array(ends), *values]
-        return ArrowBatch(pa.RecordBatch.from_arrays(columns, schema=self._schema), pa.array(ends - 1))
+        return ArrowBatch(pa.RecordBatch.from_arrays(columns, schema=self._schema), pa.array(ends - 1)), failing
 
     # ------------------------------------------------------------------ time
 

@@ -80,6 +80,12 @@ class LiveSessions:
         self._alive[: self.size] &= ~late
         self.states.forget(np.flatnonzero(late))
 
+    def lose_rows(self, numbers: Numbers, states: SliceStates) -> None:
+        """Takes the rows out of some sessions (int64, shape (sessions,)), which stay; `states` are empty."""
+        left = np.setdiff1d(self.numbers, numbers)
+        states.merge(left, self.states, left, self.size)
+        self.states = states
+
     def take(self, found: MergedSessions, live: Numbers) -> Numbers:
         """Puts merged sessions in the place of those that they are made of; `live` are these, int64, shape (merged,).
 

@@ -130,18 +130,22 @@ class ColumnarSessions(ColumnarWindows):
             due = self._live.due(self.watermark)
             for at in range(0, len(due), MOST_ROWS):
                 piece = due[at : at + MOST_ROWS]
-                yield self._fire(piece)
+                yield from self._fire(piece)
                 self.fired_timers += len(piece)
                 if perf_counter() >= deadline and at + MOST_ROWS < len(due):
                     return
         if self._keys is not None:
             self._forget()
 
-    def _fire(self, numbers: Numbers) -> ArrowBatch:
+    def _fire(self, numbers: Numbers) -> Iterator[ArrowBatch]:
         """The results of sessions, which have fired then."""
         self._live.mark_fired(numbers)
         keys, starts, ends = self._live.sessions(numbers)
-        return self._result(keys, starts, ends, self._live.states.values(numbers))
+        made, failing = self._result(keys, starts, ends, self._live.states.values(numbers))
+        if len(failing):
+            self._live.lose_rows(numbers.take(failing), self._new_states())
+        if made is not None:
+            yield made
 
     def end_keys(self) -> Iterator[ArrowBatch]:
         if self._keys is None:

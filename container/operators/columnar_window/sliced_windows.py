@@ -30,6 +30,7 @@ from yarrow.container.operators.columnar_window.fired_windows import FiredWindow
 from yarrow.container.operators.columnar_window.key_slots import KeySlots
 from yarrow.container.operators.columnar_window.key_usage import KeyUsage
 from yarrow.container.operators.columnar_window.live_slices import LiveSlices
+from yarrow.container.operators.columnar_window.lost_rows import LostRows
 from yarrow.container.operators.columnar_window.merged_slices import MergedSlices
 from yarrow.container.operators.columnar_window.slice_parts import BatchRows, parts_of
 from yarrow.container.operators.columnar_window.slice_states import SliceStates, slots_of_any
@@ -56,6 +57,8 @@ class SlicedColumnarWindows(ColumnarWindows):
         self._live: LiveSlices[SliceStates] = LiveSlices(self._layout, self._lateness)
         self._merged = MergedSlices(self._layout, self._live.at, self._new_states)
         self._fired = FiredWindows()
+        #: The rows of windows that have failed.
+        self._lost = LostRows()
         self._usage = KeyUsage()
 
     @property
@@ -174,10 +177,31 @@ class SlicedColumnarWindows(ColumnarWindows):
             piece = slots[at : at + MOST_ROWS]
             start = np.full(len(piece), self._layout.start_of(end), np.int64)
             values = self._values(end, piece) if merged is None else merged.values(piece)
-            yield self._result(piece, start, np.full(len(piece), end, np.int64), values)
+            made, failing = self._result(piece, start, np.full(len(piece), end, np.int64), values)
+            if len(failing):
+                lost = piece.take(failing)
+                self._lost.put(end, lost, self._counts(end, lost))
+            if made is not None:
+                yield made
 
     def _values(self, end: int, slots: Slots) -> list[pa.Array]:
         """The result of each aggregate in a window, for some slots (int64, shape (slots,), ascending)."""
+        if self._lost.has(end):
+            (kept,) = self._values_of_slices(end, slots)
+            return [self._lost.left(end, slots, kept, self._counts(end, slots))]
+        return self._values_of_slices(end, slots)
+
+    def _counts(self, end: int, slots: Slots) -> dict[int, Times]:
+        """How many rows some slots have in each slice of a window, in order of time: int64, shape (slots,)."""
+        slices = ((start, self._live.at(start)) for start in self._layout.slices_of(end))
+        return {
+            start: states.values(slots)[0].value_lengths().to_numpy()
+            for start, states in slices
+            if states is not None
+        }
+
+    def _values_of_slices(self, end: int, slots: Slots) -> list[pa.Array]:
+        """As `_values`, with the rows that the window has lost."""
         slices = self._live.of_window(end)
         if len(slices) == 1:
             return slices[0].values(slots)
@@ -206,6 +230,7 @@ class SlicedColumnarWindows(ColumnarWindows):
         """Forgets slices that no window needs any more and, from time to time, the keys that have none left."""
         for states in self._live.gone(self.watermark):
             self._usage.leave(states.present)
+        self._lost.forget(lambda start: self._live.at(start) is None)
         keys = self._keys
         if keys is None or not self._usage.is_to_be_looked_at(len(self._live), keys.size):
             return
@@ -226,6 +251,7 @@ class SlicedColumnarWindows(ColumnarWindows):
         self._merged.forget()
         self._fired.reserve(keys.size)
         self._fired = self._fired.kept(kept, new_slots, size)
+        self._lost = self._lost.kept(kept, new_slots)
 
     # ------------------------------------------------------------------ snapshots
 
@@ -235,9 +261,9 @@ class SlicedColumnarWindows(ColumnarWindows):
         return len(slots_of_any([states for _, states in self._live])) or len(self._restored[0])
 
     def _frozen(self, keys: KeySlots) -> Pieces:
-        """Keys and values: the states of each slice by its start, and up to which window the key has fired."""
+        """Keys and values: the states of each slice by its start, and what windows of the key have fired and lost."""
         size, names = keys.size, self._columns.state_names
-        keys_of, fired = keys.frozen_keys(), self._fired.frozen(size)
+        keys_of, fired, lost = keys.frozen_keys(), self._fired.frozen(size), self._lost.of_slots()
         slices = [(start, states.frozen(size)) for start, states in self._live]
 
         def pieces() -> Iterator[tuple[list[Any], list[Any]]]:
@@ -258,6 +284,7 @@ class SlicedColumnarWindows(ColumnarWindows):
                         [piece[at] for at in held],
                         [
                             {"slices": of_key, "fired": through[at], "again": again.get(at, nothing)}
+                            | ({"lost": lost[first + at]} if first + at in lost else {})
                             for at, of_key in held.items()
                         ],
                     )
@@ -276,6 +303,8 @@ class SlicedColumnarWindows(ColumnarWindows):
             states.restore_present(np.flatnonzero(held), size)
         pairs = [(slot, end) for slot, value in enumerate(values) for end in value["again"]]
         self._fired.restore([value["fired"] for value in values], pairs)
+        for slot, value in enumerate(values):
+            self._lost.restore(slot, value.get("lost", ()))
 
 
 def _index(rows: Rows) -> slice | Slots:

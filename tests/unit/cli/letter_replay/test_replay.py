@@ -406,11 +406,40 @@ def test_rows_of_windows_make_them_again(tmp_path: Path, assigner: Any) -> None:
     assert edge.partitioner == target.in_edges[0].partitioner
 
 
+def columnar(assigner: WindowAssigner[Any, Any]) -> Build:
+    schema, last = pa.schema([("n", pa.int64())]), pa.schema([("last", pa.int64())])
+
+    def build(numbers: DataStream) -> None:
+        windowed = numbers.to_arrow(schema).key_by("n").window(assigner, "n")
+        windowed.aggregate_batches(lambda rows, groups: rows, last).uid("windows").on_error("dead_letter")
+
+    return build
+
+
+@pytest.mark.parametrize(
+    "assigner",
+    [
+        TumblingEventTimeWindows.of(Time.milliseconds(10)),
+        EventTimeSessionWindows.with_gap(Time.milliseconds(10)),
+    ],
+)
+def test_rows_of_windows_of_columns_are_made_columns(tmp_path: Path, assigner: Any) -> None:
+    found = letter("windows", Row(n=5), input=ROW_OF_WINDOW, timestamp=5)
+    graph = replayed(tmp_path, program(columnar(assigner)), found, trusts=True)
+    own, edge = node(graph, "windows").in_edges
+    assert (edge.stream_kind, edge.target_input) == (StreamKind.COLUMNAR, 0)
+    assert edge.partitioner == own.partitioner
+    converted = node(graph, "columns of dead letters of windows, input 4")
+    assert edge.source == converted.id
+    assert converted.in_edges[0].source == node(graph, "dead letters of windows, input 4").id
+
+
 @pytest.mark.parametrize(
     "build",
     [
         windows(SlidingEventTimeWindows.of(Time.milliseconds(10), Time.milliseconds(5))),
         windows(TumblingEventTimeWindows.of(Time.milliseconds(10)), CountEvictor.of(2)),
+        columnar(SlidingEventTimeWindows.of(Time.milliseconds(10), Time.milliseconds(5))),
         lambda numbers: numbers.count_window_all(3).process(Whole()).uid("windows").on_error("skip"),
     ],
 )
