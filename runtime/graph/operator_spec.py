@@ -186,6 +186,11 @@ class OperatorSpec(msgspec.Struct, frozen=True, kw_only=True, tag_field="operato
         return False
 
     @property
+    def rows_enter_before(self) -> bool:
+        """Whether the operator before makes what this one takes, so that rows that come again must go there."""
+        return False
+
+    @property
     def pair_type(self) -> TypeSpec:
         """The type of the pairs in letters of a join; None = undeclared."""
         return None

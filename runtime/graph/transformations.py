@@ -86,7 +86,7 @@ class SpecTransformation(Transformation):
     errors: ErrorHandling = FAILING
     #: If set, this operator has the parallelism of that one when the graph is made.
     parallelism_like: SpecTransformation | None = None
-    #: If set, this operator is the program's part of that one, and its uid follows from that one's.
+    #: If set, this operator is the program's part of that one, whose uid and handling of errors it follows.
     prepares: SpecTransformation | None = None
     #: If set, this operator runs in the slots of that one, whatever its inputs' group.
     slots_like: SpecTransformation | None = None
@@ -104,6 +104,17 @@ class SpecTransformation(Transformation):
         """Its own uid, or one made of that of the operator that it prepares."""
         prepared = None if self.prepares is None else self.prepares.uid
         return self.uid if prepared is None else f"{prepared}: {self.name}"
+
+    @property
+    def effective_errors(self) -> ErrorHandling:
+        """Its own handling of errors, or that of the operator that it prepares."""
+        return self.errors if self.prepares is None else self.prepares.errors
+
+    @property
+    def prepared_by(self) -> SpecTransformation | None:
+        """The operator before it that is the program's part of this one; None = there is none."""
+        before = operator_behind(self.reads[0]) if self.reads else None
+        return before if before is not None and before.prepares is self else None
 
     @property
     def effective_parallelism(self) -> int:

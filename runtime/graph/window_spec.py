@@ -45,6 +45,7 @@ class WindowOperator(OperatorSpec, frozen=True, kw_only=True, tag="window"):
     # The list has watermarks. That of an ended subtask is the greatest, which holds nothing back.
     ended_subtasks_leave_no_unions = True
     operator_package = "window"
+    on_error_inputs = (0,)
 
     key_selector: bytes
     #: The pickled WindowAssigner and Trigger.
@@ -76,16 +77,8 @@ class WindowOperator(OperatorSpec, frozen=True, kw_only=True, tag="window"):
         return (self.key_selector,)
 
     @property
-    def leaves_out(self) -> tuple[int, ...]:
-        """The only input, if its rows come as they are."""
-        return () if self.why_none_left_out else (0,)
-
-    @property
-    def why_none_left_out(self) -> str:
-        """The reason why the windows leave out no rows; empty = they can."""
-        return (
-            "its records were folded before they came. Leave pre_aggregate out" if self.pre_aggregated else ""
-        )
+    def rows_enter_before(self) -> bool:
+        return self.pre_aggregated
 
     @property
     def takes_rows_of_windows(self) -> bool:
@@ -172,6 +165,7 @@ class PreAggregationOperator(OperatorSpec, frozen=True, kw_only=True, tag="pre_a
     # The watermarks of the windows, where the operator begins.
     reads_list_behind = WATERMARKS
     operator_package = "pre_aggregation"
+    on_error_inputs = (0,)
 
     key_selector: bytes
     #: REDUCED or AGGREGATED, and the pickled function.
@@ -193,6 +187,19 @@ class PreAggregationOperator(OperatorSpec, frozen=True, kw_only=True, tag="pre_a
     def for_bounded_input(self) -> OperatorSpec:
         """Rows pass by themselves: the windows take all rows of a key one after the other."""
         return msgspec.structs.replace(self, is_transparent=True)
+
+    @property
+    def for_left_out_records(self) -> OperatorSpec:
+        """The pre-aggregation that tries each row before it takes it."""
+        return GuardedPreAggregationOperator(**msgspec.structs.asdict(self))
+
+
+class GuardedPreAggregationOperator(
+    PreAggregationOperator, frozen=True, kw_only=True, tag="guarded_pre_aggregation"
+):
+    """A pre-aggregation that leaves out the rows at which the function fails; made on workers alone."""
+
+    operator_package = "guarded_window"
 
 
 def _in_general(spec: WindowOperator) -> WindowOperator:

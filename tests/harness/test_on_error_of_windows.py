@@ -23,7 +23,6 @@ from yarrow.datastream.window import (
     TimeWindow,
     TumblingEventTimeWindows,
 )
-from yarrow.runtime.common.errors import InvalidProgramError
 from yarrow.runtime.data.keys import encode_key
 from yarrow.runtime.data.serializers.serializers import serializer_for
 from yarrow.testing.operator_harness import FragmentFailedError, OperatorHarness
@@ -324,13 +323,3 @@ def test_state_of_the_fast_operator_is_taken_up() -> None:
                 last.watermark(100)
                 last.run()
                 assert last.outputs(0) == [(1, 2, 3)]
-
-
-def test_windows_of_partial_values_refuse_it_by_name() -> None:
-    def refused(build: Callable[[DataStream], Any], expected: str) -> None:
-        with pytest.raises(InvalidProgramError, match=expected):
-            OperatorHarness(lambda s: build(s).on_error("skip"), types=[PAIR])
-
-    refused(
-        lambda s: WINDOWS["tumbling"](s).aggregate(Numbers(), pre_aggregate=True), "Leave pre_aggregate out"
-    )

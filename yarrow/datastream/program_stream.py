@@ -107,7 +107,13 @@ class ProgramStream(OperatorSettings, ABC, Generic[S]):
         return DataStreamSink(made, self._letters_of)
 
     def _letters_of(self, operator: SpecTransformation) -> S:
-        return self._stream(self._builder.side_output(operator, DEAD_LETTERS, None))
+        letters = self._builder.side_output(operator, DEAD_LETTERS, None)
+        before = operator.prepared_by
+        if before is None:
+            return self._stream(letters)
+        return self._stream(
+            self._builder.union([letters, self._builder.side_output(before, DEAD_LETTERS, None)])
+        )
 
     def _partition(self, spec: PartitionerSpec, read: Transformation | None = None) -> S:
         return self._stream(self._builder.partition(read or self.transformation, spec))

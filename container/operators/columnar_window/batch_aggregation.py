@@ -52,7 +52,9 @@ class WindowRows(NamedTuple):
         groups = self.groups
         low, high = int(groups.offsets[first]), int(groups.offsets[end])
         part = WindowGroups(
-            groups.offsets[first : end + 1] - low, groups.window_starts[first:end], groups.window_ends[first:end]
+            groups.offsets[first : end + 1] - low,
+            groups.window_starts[first:end],
+            groups.window_ends[first:end],
         )
         return WindowRows(self.records.slice(low, high - low), self.times[low:high], part)
 

@@ -255,7 +255,9 @@ class ColumnarWindows(ColumnarOperator):
         if not len(slots):
             return None, failing
         columns = [*self._keys.columns_at(slots), pa.array(starts), pa.array(ends), *values]
-        return ArrowBatch(pa.RecordBatch.from_arrays(columns, schema=self._schema), pa.array(ends - 1)), failing
+        return ArrowBatch(
+            pa.RecordBatch.from_arrays(columns, schema=self._schema), pa.array(ends - 1)
+        ), failing
 
     # ------------------------------------------------------------------ time
 

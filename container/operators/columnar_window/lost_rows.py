@@ -47,7 +47,7 @@ class LostRows:
     ) -> pa.LargeListArray:
         """The rows that a window has still, of those of its slices: lists of shape (slots,).
 
-        `counts` is as of `put`, with the slices in order of time.
+        `slots` and `counts` (both int64) are as of `put`, with the slices in order of time.
         """
         rows, lengths = kept.flatten(), kept.value_lengths().to_numpy().copy()
         is_left = np.ones(len(rows), np.bool_)

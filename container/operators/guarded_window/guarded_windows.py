@@ -7,8 +7,9 @@ of triggers and of windows that fire fail the job: they are of no single row.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
+from yarrow.common.composite_types import TupleTypeInfo
 from yarrow.container.operators.base import OperatorContext, declared_type
 from yarrow.container.operators.guarded_window.tried_contents import Changes, TriedContents
 from yarrow.container.operators.registry import runs
@@ -23,12 +24,19 @@ from yarrow.container.operators.window.window_rules import (
 from yarrow.container.operators.window.windowing_base import Result, Results
 from yarrow.container.protocol.failure import OperatorFailure, short_record
 from yarrow.container.state.value_table import MISSING
+from yarrow.datastream.connectors.dead_letters import PARTIAL_VALUE, DeadLetter
+from yarrow.datastream.output_tag import OutputTag
 from yarrow.runtime.data.elements import MIN_TIMESTAMP
 from yarrow.runtime.data.immutability import copier_for
 from yarrow.runtime.graph.window_spec import GuardedWindowOperator, WindowKind
 
 if TYPE_CHECKING:
     from yarrow.container.operators.failed_records import FailedRecords
+
+#: What the letter of a partial value says of it.
+_TOLD: Final = (
+    "a partial value leaves, which holds the rows of a slice of windows that one subtask has folded"
+)
 
 
 class JoinedWindow(NamedTuple):
@@ -61,6 +69,10 @@ class GuardedWindowingOperator(WindowingOperator):
     def leave_out_by(self, failed: FailedRecords) -> None:
         # Results of a row are those of windows that fire, which no row is at fault for.
         failed.inputs = ()
+        if self._spec.pre_aggregated:
+            _, partial, single = cast(TupleTypeInfo, failed.type_of(0)).get_field_types()
+            failed.take_also(0, single)
+            failed.take_also(PARTIAL_VALUE, partial)
         super().leave_out_by(failed)
 
     def on_row(self, row: Any, timestamp: int | None) -> Results:
@@ -82,11 +94,11 @@ class GuardedWindowingOperator(WindowingOperator):
         except Exception as error:
             # An assigner refuses each row without a time: the program is at fault.
             if (timestamp is None and self._event_time) or failed.is_fatal(error):
-                raise self._failure(short_record(row), error) from error
+                raise self._failure(short_record(self._row_of(row)), error) from error
             if windows is not None:
                 self._assigner.take_back(row, self._assigner_context)
             failed.seen[0] += not self._counts_coming_rows
-            for letter in failed.tagged_letters(error, 0, row, timestamp):
+            for letter in self._letters(failed, error, row, timestamp):
                 yield letter, timestamp
             return
         try:
@@ -96,11 +108,20 @@ class GuardedWindowingOperator(WindowingOperator):
         except OperatorFailure:
             raise
         except Exception as error:
-            raise self._failure(short_record(row), error) from error
+            raise self._failure(short_record(self._row_of(row)), error) from error
         if not steps:
             yield from self._row_without_window(row, timestamp, windows)
         if self._contents.values.perhaps_empty > MOST_EMPTY:
             self._drop_empty()
+
+    def _letters(
+        self, failed: FailedRecords, error: Exception, row: Any, timestamp: int | None
+    ) -> Iterable[tuple[OutputTag, DeadLetter]]:
+        """What leaves in place of a row as the program knows it, or of a partial value of several rows."""
+        record = self._row_of(row)
+        if self._spec.pre_aggregated and row[1] is not None:
+            return failed.tagged_letters(error, PARTIAL_VALUE, record, timestamp, _TOLD)
+        return failed.tagged_letters(error, 0, record, timestamp)
 
     def _tried(self, windows: Sequence[Any], row: Any, stamp: int) -> list[JoinedWindow]:
         """Each window that takes the row, with its new content. Raises what the user's function raises."""

@@ -89,9 +89,13 @@ class PreAggregatingOperator(FunctionOperator):
             code.line(f"{single} = ({key}, None, {value})")
             emit(single, timestamp)
         with code.block("else:"):
-            combination = Combination.of(self._spec, self.function, self.context)
-            # `miss` counts the keys, so it hears of each new one.
-            generate_update(code, self, combination, table, (key, value, start), "False")
+            self._generate_fold(code, table, (key, value, start))
+
+    def _generate_fold(self, code: CodeWriter, table: TableVariables, row: tuple[str, str, str]) -> None:
+        """Generates the code that folds a row into the dict at hand; `row`: variables of key, row and slice's start."""
+        combination = Combination.of(self._spec, self.function, self.context)
+        # `miss` counts the keys, so it hears of each new one.
+        generate_update(code, self, combination, table, row, "False")
 
     def _enter(self, start: int | None) -> tuple[dict[Any, Any] | None, Miss | None]:
         """The values of a slice that rows have come to first; (None, None) if they pass by themselves."""

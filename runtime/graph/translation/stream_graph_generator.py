@@ -154,7 +154,7 @@ def _node(
         output_kind=transformation.output_kind,
         state_key_type=_spec_of(transformation.state_key_type),
         state_key_columns=transformation.state_key_columns,
-        errors=transformation.errors,
+        errors=transformation.effective_errors,
     )
 
 

@@ -16,6 +16,7 @@ from yarrow.client.errors import CommandError
 from yarrow.datastream.connectors.base import Source
 from yarrow.datastream.connectors.dead_letters import (
     LAST_OF_MATCH,
+    PARTIAL_VALUE,
     RECORD_BYTES,
     RECORD_SHOWN,
     RECORD_TYPED,
@@ -96,6 +97,13 @@ def _found(
             f" {node.name!r} would make other windows of them. Only tumbling windows and sessions of event time"
             " with their default trigger and without an evictor take them. Choose other letters by --uid."
         )
+    if index == PARTIAL_VALUE:
+        raise CommandError(
+            f"The {number} dead letters of {uid!r} are partial values of {node.name!r}: several rows were folded"
+            " before they came. The rows are gone. Choose other letters by --uid."
+        )
+    if node.spec.rows_enter_before:
+        node = nodes[node.in_edges[0].source]
     found = FoundTarget(node, target)
     if not found.in_edges:
         raise CommandError(

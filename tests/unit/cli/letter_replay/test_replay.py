@@ -31,6 +31,7 @@ from yarrow.datastream.connectors.dead_letter_table.letter_columns import batch_
 from yarrow.datastream.connectors.dead_letters import (
     LAST_OF_MATCH,
     PAIR_OF_INPUTS,
+    PARTIAL_VALUE,
     RECORD_PICKLED,
     RECORD_SHOWN,
     RECORD_TYPED,
@@ -404,6 +405,29 @@ def test_rows_of_windows_make_them_again(tmp_path: Path, assigner: Any) -> None:
     target = node(graph, "windows")
     assert (edge.target, edge.target_input) == (target.id, 0)
     assert edge.partitioner == target.in_edges[0].partitioner
+
+
+def pre_aggregated(numbers: DataStream) -> None:
+    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(Timed())
+    windowed = numbers.assign_timestamps_and_watermarks(strategy).key_by(lambda number: number % 3)
+    windowed.window(TumblingEventTimeWindows.of(Time.milliseconds(10))).reduce(
+        lambda first, second: first + second, pre_aggregate=True
+    ).uid("windows").on_error("dead_letter")
+
+
+@pytest.mark.parametrize("uid", ["windows", "windows: PreAggregation"])
+def test_rows_of_pre_aggregated_windows_are_folded_again(tmp_path: Path, uid: str) -> None:
+    graph = replayed(tmp_path, program(pre_aggregated), letter(uid, 5, Types.LONG(), timestamp=5))
+    edges = node(graph, f"dead letters of {uid}").out_edges
+    (edge,) = (each for each in edges if each.side_output is None)
+    target = node(graph, "windows: PreAggregation")
+    assert (edge.target, edge.type_spec) == (target.id, Types.LONG().to_spec())
+
+
+def test_partial_values_are_refused_by_name(tmp_path: Path) -> None:
+    found = letter("windows", 5, Types.LONG(), input=PARTIAL_VALUE, timestamp=0)
+    with pytest.raises(CommandError, match="1 dead letters of 'windows' are partial values"):
+        replayed(tmp_path, program(pre_aggregated), found)
 
 
 def columnar(assigner: WindowAssigner[Any, Any]) -> Build:
