@@ -16,7 +16,7 @@ from yarrow.container.codegen.attribution import Attribution
 from yarrow.container.codegen.user_functions import load_function
 from yarrow.container.operators.base import OperatorContext
 from yarrow.container.operators.sinks.sink_committing import END_OF_INPUT, PendingCommits, RetrySettings
-from yarrow.container.operators.sinks.sink_writing import WriterContext, WriterTimers
+from yarrow.container.operators.sinks.writer_context import WriterContext, WriterTimers
 from yarrow.container.task.task_environment import TaskAttempt, TaskServices, task_environment
 from yarrow.datastream.connectors.base import Committer, Sink
 from yarrow.runtime.common.clock import Clock

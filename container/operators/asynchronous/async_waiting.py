@@ -19,8 +19,8 @@ from yarrow.container.operators.asynchronous.called_function import (
 from yarrow.container.operators.asynchronous.result_queue import PendingResult
 from yarrow.container.operators.asynchronous.waiting_calls import IN_FLIGHT, WaitingCallsOperator
 from yarrow.container.operators.base import OperatorContext, declared_type, input_type_of
+from yarrow.container.operators.bulk_row_operator import BulkRowOperator
 from yarrow.container.operators.registry import runs
-from yarrow.container.operators.sinks.print_sink import BulkRowOperator
 from yarrow.container.protocol.failure import OperatorFailure, short_record
 from yarrow.datastream.state import ListState, ListStateDescriptor
 from yarrow.runtime.data.immutability import copier_for

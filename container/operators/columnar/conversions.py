@@ -19,10 +19,10 @@ import pyarrow as pa
 
 from yarrow.common.types import Row, RowKind
 from yarrow.common.types import rows_of as rows_with_names
+from yarrow.container.operators.bulk_row_operator import BulkRowOperator
 from yarrow.container.operators.columnar.arrow_columns import MisfitError, build_columns, build_field
 from yarrow.container.operators.columnar_operator import ColumnarOperator
 from yarrow.container.operators.registry import runs
-from yarrow.container.operators.sinks.print_sink import BulkRowOperator
 from yarrow.runtime.data.arrow_types import in_microseconds
 from yarrow.runtime.data.elements import ArrowBatch
 from yarrow.runtime.data.errors import DataError

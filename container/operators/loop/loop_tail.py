@@ -13,8 +13,8 @@ from yarrow.container.codegen.code_writer import CodeWriter
 from yarrow.container.codegen.freezing import generate_fixed
 from yarrow.container.network.feedback.feedback_channel import FeedbackChannel
 from yarrow.container.operators.base import Emit, declared_type, input_type_of
+from yarrow.container.operators.bulk_row_operator import BulkRowOperator
 from yarrow.container.operators.registry import runs
-from yarrow.container.operators.sinks.print_sink import BulkRowOperator
 from yarrow.runtime.data.elements import LoopMarker, RowBatch
 from yarrow.runtime.graph.iteration_spec import LoopTailOperator
 from yarrow.runtime.graph.job_graph import OperatorDescriptor

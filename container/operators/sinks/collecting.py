@@ -16,10 +16,10 @@ from typing import Any, ClassVar, Self, cast
 from yarrow.container.codegen.code_writer import CodeWriter
 from yarrow.container.codegen.freezing import generate_fixed
 from yarrow.container.operators.base import CollectMessage, Emit, input_type_of
+from yarrow.container.operators.bulk_row_operator import BulkRowOperator
 from yarrow.container.operators.columnar_operator import ColumnarOperator
 from yarrow.container.operators.registry import runs
 from yarrow.container.operators.sinks.collecting_streams import STREAMS, CollectStream
-from yarrow.container.operators.sinks.print_sink import BulkRowOperator
 from yarrow.datastream.state import ListStateDescriptor
 from yarrow.runtime.config.options import checkpointing
 from yarrow.runtime.data.checkpoint_options import SnapshotKind

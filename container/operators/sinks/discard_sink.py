@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import Any
 
 from yarrow.container.operators.base import OperatorContext
+from yarrow.container.operators.bulk_row_operator import BulkRowOperator
 from yarrow.container.operators.columnar_operator import ColumnarOperator
 from yarrow.container.operators.registry import runs
-from yarrow.container.operators.sinks.print_sink import BulkRowOperator
 from yarrow.runtime.data.elements import ArrowBatch
 from yarrow.runtime.graph.connector_spec import DiscardOperator
 

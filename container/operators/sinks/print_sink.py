@@ -1,7 +1,7 @@
 """print and SinkFunction: ends of a chain without transactions. sink_writing runs a Sink.
 
-Owner: the task thread. The fused loop collects rows, which are processed together at the end of each chunk. A
-SinkFunction is instead called once for each record, as users expect.
+Owner: the task thread. `print` writes the lines of a chunk together. A SinkFunction is instead called once for each
+record, as users expect.
 """
 
 from __future__ import annotations
@@ -10,44 +10,13 @@ from typing import Any
 
 from yarrow.container.codegen.code_writer import CodeWriter
 from yarrow.container.codegen.user_functions import method_of
-from yarrow.container.operators.base import (
-    Emit,
-    OperatorContext,
-    RowOperator,
-)
+from yarrow.container.operators.base import Emit, OperatorContext
+from yarrow.container.operators.bulk_row_operator import BulkRowOperator
 from yarrow.container.operators.registry import runs
 from yarrow.container.operators.rows.row_functions import FunctionOperator
 from yarrow.runtime.common.clock import Clock
 from yarrow.runtime.data.elements import MIN_TIMESTAMP
 from yarrow.runtime.graph.connector_spec import PrintOperator, SinkFunctionOperator
-
-
-class BulkRowOperator(RowOperator):
-    """Base of ends that take rows in bulk: the loop appends, and `take_rows` gets them once a chunk."""
-
-    takes_chunks = True
-
-    def __init__(self, name: str) -> None:
-        super().__init__(name)
-        self._rows: list[Any] = []
-        self._timestamps: list[int | None] = []
-
-    def generate(self, code: CodeWriter, value: str, timestamp: str | None, emit: Emit) -> None:
-        code.line(f"{code.bind('append', self._rows.append)}({value})")
-        if timestamp is not None:
-            code.line(f"{code.bind('append', self._timestamps.append)}({timestamp})")
-
-    def end_of_chunk(self) -> None:
-        if self._rows:
-            rows, timestamps = self._rows.copy(), self._timestamps.copy() or None
-            self._rows.clear()
-            self._timestamps.clear()
-            self.records_in += len(rows)
-            self.take_rows(rows, timestamps)
-
-    def take_rows(self, rows: list[Any], timestamps: list[int | None] | None) -> None:
-        """Takes the rows of one chunk."""
-        raise TypeError(f"operator '{self.name}' takes no rows")
 
 
 @runs(PrintOperator)

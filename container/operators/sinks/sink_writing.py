@@ -7,36 +7,26 @@ Must not know formats, files or the place of checkpoints.
 
 from __future__ import annotations
 
-import heapq
-import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 from yarrow.common.typeinfo import TypeInformation
-from yarrow.common.values.error_handling import ErrorPolicy
 from yarrow.common.values.rate_limit import RateLimit
 from yarrow.container.codegen.code_writer import CodeWriter
 from yarrow.container.codegen.freezing import generate_fixed
 from yarrow.container.codegen.user_functions import load_function
-from yarrow.container.operators.base import (
-    Emit,
-    OperatorContext,
-    declared_type,
-    input_type_of,
-)
+from yarrow.container.operators.base import Emit, declared_type, input_type_of
+from yarrow.container.operators.bulk_row_operator import BulkRowOperator
 from yarrow.container.operators.columnar_operator import ColumnarOperator
 from yarrow.container.operators.registry import runs
-from yarrow.container.operators.sinks.print_sink import BulkRowOperator
 from yarrow.container.operators.sinks.sink_committing import END_OF_INPUT, PendingCommits, RetrySettings
-from yarrow.container.operators.subtask_context import SubtaskContext
+from yarrow.container.operators.sinks.writer_context import WriterContext, WriterTimers
 from yarrow.datastream.connectors.base import (
     Committer,
-    DeliveryGuarantee,
     RefusedRowError,
     Sink,
     SinkWriter,
-    delivery_of,
 )
 from yarrow.datastream.state import ListStateDescriptor
 from yarrow.runtime.common import fault_points
@@ -54,89 +44,6 @@ if TYPE_CHECKING:
 #: Names of the operator's list states; part of the format of savepoints.
 COMMITTABLES = "sink-committables"
 WRITER_STATE = "sink-writer"
-
-
-class WriterTimers:
-    """Processing-time timers of a writer, fired in order of their time."""
-
-    def __init__(self) -> None:
-        self._heap: list[tuple[int, int, Callable[[], None]]] = []
-        self._order = itertools.count()
-
-    def register(self, timestamp: int, action: Callable[[], None]) -> None:
-        """Calls `action` once at `timestamp`, epoch ms."""
-        heapq.heappush(self._heap, (timestamp, next(self._order), action))
-
-    @property
-    def first(self) -> int | None:
-        """Epoch ms of the earliest timer; None = none."""
-        return self._heap[0][0] if self._heap else None
-
-    def fire(self, now: int) -> None:
-        """Calls due actions; a timer that an action registers waits for the next call."""
-        due = []
-        while self._heap and self._heap[0][0] <= now:
-            due.append(heapq.heappop(self._heap)[2])
-        for action in due:
-            action()
-
-
-class WriterContext(SubtaskContext):
-    """The SinkWriterContext of one subtask."""
-
-    def __init__(self, context: OperatorContext, timers: WriterTimers, sink: Sink[Any]) -> None:
-        super().__init__(context)
-        declared = delivery_of(sink)
-        settled = context.descriptor.spec.settled_guarantee
-        self._guarantee = settled or declared.asked or declared.strongest()
-        self._context = context
-        self._sink_id = context.descriptor.id
-        self._timers = timers
-
-    @property
-    def job_id(self) -> str:
-        """32 hex digits."""
-        return self._environment.job_id
-
-    @property
-    def sink_id(self) -> str:
-        """32 hex digits."""
-        return self._sink_id
-
-    @property
-    def attempt_number(self) -> int:
-        """0 at first."""
-        return self._environment.attempt_number
-
-    @property
-    def restored_checkpoint_id(self) -> int | None:
-        """None = no checkpoint was restored."""
-        restored = self._environment.restored
-        return restored.checkpoint_id if restored.is_restored else None
-
-    @property
-    def delivery_guarantee(self) -> DeliveryGuarantee:
-        """The guarantee that the writer has to keep."""
-        return self._guarantee
-
-    @property
-    def leaves_out_rows(self) -> bool:
-        """Whether `on_error` of the sink leaves out rows."""
-        return self._context.descriptor.errors.policy is not ErrorPolicy.FAIL
-
-    @property
-    def latest_savepoint_id(self) -> int | None:
-        """None = the job has none."""
-        latest = self._environment.latest_savepoint_id
-        return latest if latest >= 0 else None
-
-    def current_processing_time(self) -> int:
-        """Epoch ms."""
-        return self._environment.clock.epoch_ms()
-
-    def register_timer(self, timestamp: int, action: Callable[[], None]) -> None:
-        """See SinkWriterContext."""
-        self._timers.register(timestamp, action)
 
 
 @runs(SinkWriterOperator)
