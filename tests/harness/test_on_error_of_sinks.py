@@ -17,7 +17,6 @@ from yarrow.datastream import DataStream, SinkFunction, StreamExecutionEnvironme
 from yarrow.datastream.connectors.base import RefusedRowError, Sink, SinkWriter, SinkWriterContext
 from yarrow.datastream.connectors.file_sink_files import PartFile
 from yarrow.datastream.connectors.file_system import BucketAssigner, FileSink
-from yarrow.datastream.formats.parquet import ParquetBulkWriters
 from yarrow.runtime.common.errors import InvalidProgramError
 from yarrow.runtime.data.errors import RowFormatError
 from yarrow.runtime.data.serializers.serializers import serializer_for
@@ -232,12 +231,3 @@ def test_past_a_bound_of_files_the_job_fails(tmp_path: Path) -> None:
         pytest.raises(JobFailedInHarness, match="failed at 3 of the latest 10 records"),
     ):
         harness.run(env.get_job_graph())
-
-
-def test_files_of_bulk_formats_refuse_it(tmp_path: Path) -> None:
-    schema = Types.ROW_NAMED(["n"], [Types.INT()])
-    env = StreamExecutionEnvironment.get_execution_environment()
-    stream = env.from_collection([(1,)], schema)
-    files = FileSink.for_bulk_format(str(tmp_path / "rows"), ParquetBulkWriters.for_row_type(schema)).build()
-    with pytest.raises(InvalidProgramError, match="the sink does not tell which row it refuses"):
-        stream.sink_to(files).on_error("skip")

@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+import pyarrow as pa
 import pyspark
 import pytest
+from pyarrow.dataset import dataset
 
 from tests.support.batch_runner import collecting_graph
 from tests.support.looping_programs import Program
@@ -22,8 +24,12 @@ from tests.support.standalone_spark import lean_executors
 from tests.unit.runtime.graph.programs import environment
 from yarrow.common import Types, WatermarkStrategy
 from yarrow.common.accumulators import IntCounter
+from yarrow.common.types import Row
 from yarrow.datastream import RuntimeContext
+from yarrow.datastream.connectors.dead_letter_table import DeadLetterTable
+from yarrow.datastream.connectors.file_system import FileSink
 from yarrow.datastream.connectors.number_seq import NumberSequenceSource
+from yarrow.datastream.formats.parquet import ParquetBulkWriters
 from yarrow.datastream.functions import MapFunction
 from yarrow.datastream.functions.iteration_functions import LongSumAggregator, LongZeroConvergence
 from yarrow.runtime.fs.hadoop_tokens import HDFS_KIND, TOKEN_FILE_VARIABLE, HadoopToken, read_tokens
@@ -140,6 +146,39 @@ def test_an_executor_that_dies_is_replaced_and_nothing_is_lost(
     assert outcome.failure is None
     assert dict(outcome.collected()) == expected()
     assert len(outcome.collected()) == 100
+
+
+def test_rows_that_a_sink_refuses_and_others_lie_once_in_files_though_a_writing_executor_dies(
+    driver: DriverUnderTest, tmp_path: Path
+) -> None:
+    gate = tmp_path / "gate"
+
+    def gated(number: int) -> int:
+        if number == 900:
+            Path(f"{gate}.{os.getpid()}").touch()
+            while not gate.exists():
+                time.sleep(0.05)
+        return number
+
+    env = environment(2)
+    numbers = env.from_source(NumberSequenceSource(1, 1000), NO_WATERMARKS, "numbers")
+    rows = numbers.map(gated).map(lambda number: Row(n=str(number) if number % 10 == 3 else number))
+    writers = ParquetBulkWriters.for_row_type(pa.schema([("n", pa.int64())]))
+    end = rows.sink_to(FileSink.for_bulk_format(str(tmp_path / "rows"), writers).build()).uid("files")
+    end.on_error("dead_letter", max_share=0.5)
+    end.dead_letters().sink_to(DeadLetterTable(str(tmp_path / "letters")))
+    _, ended = driver.submit(env.get_job_graph())
+    above = [process.pid for process in psutil.Process(waiting_task(gate)).parents()]
+    (executor,) = [process for process in executors(driver) if process.pid in above]
+    os.kill(executor.pid, signal.SIGKILL)
+    gate.touch()
+    outcome = ended.result(LIMIT)
+    assert outcome.failure is None
+    written = dataset(tmp_path / "rows").to_table()["n"].to_pylist()
+    assert sorted(written) == [number for number in range(1, 1001) if number % 10 != 3]
+    letters = dataset(tmp_path / "letters", partitioning="hive").to_table()
+    told = sorted(error.partition("'")[2].partition("'")[0] for error in letters["error"].to_pylist())
+    assert told == sorted(str(number) for number in range(3, 1001, 10))
 
 
 #: Rows and supersteps of the iteration.

@@ -259,6 +259,13 @@ class BulkWriter(ABC, Generic[IN]):
         """
         return 0.0
 
+    def add_converted(self, converted: Any) -> None:
+        """Take records that the factory's `row_converter` has converted; they need not be written yet.
+
+        A FileSink with `on_error` calls it instead of `add_element`. An error is that of the file: it fails the job.
+        """
+        raise TypeError(f"{type(self).__name__} takes no converted records")
+
 
 class BulkWriterFactory(ABC, Generic[T]):
     """Makes a BulkWriter for each file."""
@@ -267,7 +274,18 @@ class BulkWriterFactory(ABC, Generic[T]):
     can_be_concatenated: bool = True
     #: True when writers write rows soon, or have `held_row_bytes`: a FileSink then takes a rate limit in bytes.
     counts_bytes: bool = False
+    #: True when the factory has `row_converter`, and its writers `add_converted`: a FileSink then has `on_error`.
+    tells_refused_rows: bool = False
 
     @abstractmethod
     def create(self, stream: BinaryIO) -> BulkWriter[T]:
         """Return a writer into an open stream."""
+
+    def row_converter(self) -> Callable[[Any], Any]:
+        """Return a function that converts records to the form that `BulkWriter.add_converted` of each file takes.
+
+        Its argument is a sequence of records, or a record batch if the factory has `accepts_columns`. It touches no
+        file, and raises any Exception if a record does not fit. The sink then calls it again with fewer records, until
+        the failing ones are alone. So it must give a record the same result each time.
+        """
+        raise TypeError(f"{type(self).__name__} converts no records; set tells_refused_rows only if it does")

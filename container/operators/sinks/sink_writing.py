@@ -38,6 +38,7 @@ from yarrow.runtime.graph.job_graph import OperatorDescriptor
 from yarrow.runtime.snapshot.handles import OperatorStateMode
 
 if TYPE_CHECKING:
+    from yarrow.container.operators.columnar.conversions import RowsPutAside
     from yarrow.container.operators.failed_records import FailedRecords
     from yarrow.container.operators.limited_rate import LimitedRate
 
@@ -92,6 +93,8 @@ class SinkWritingOperator(BulkRowOperator, ColumnarOperator):
         self._limited_bytes = 0
         #: Milliseconds of the last `write`.
         self._send_ms: float | None = None
+        #: Makes letters of refused rows of columns; None = there was none.
+        self._aside: RowsPutAside | None = None
         #: Prepared at the end of the input; waits for a checkpoint.
         self._last: list[Any] = []
         #: It was opened, so that limits may come.
@@ -248,9 +251,35 @@ class SinkWritingOperator(BulkRowOperator, ColumnarOperator):
 
     def process_batch(self, batch: ArrowBatch) -> tuple[()]:
         assert self._writer is not None
+        if self.failed is not None:
+            self._take_some_columns(self.failed, batch)
+            return ()
         with self._sending(len(batch)):
             self._writer.write_batch(batch.batch)
         return ()
+
+    def _take_some_columns(self, failed: FailedRecords, batch: ArrowBatch) -> None:
+        """Takes the rows of a batch, but those that the writer refuses."""
+        assert self._writer is not None
+        failed.seen[0] += len(batch)
+        while len(batch):
+            try:
+                with self._sending(len(batch)):
+                    self._writer.write_batch(batch.batch)
+                return
+            except RefusedRowError as refused:
+                index = refused.index
+                self._put_aside(failed, refused.cause, batch.sliced(index, index + 1))
+                batch = batch.sliced(index + 1, len(batch))
+
+    def _put_aside(self, failed: FailedRecords, error: Exception, row: ArrowBatch) -> None:
+        """Makes a letter of a batch of one row."""
+        if self._aside is None:
+            # Imported late: most sinks refuse no columns.
+            from yarrow.container.operators.columnar.conversions import RowsPutAside
+
+            self._aside = RowsPutAside(self.name)
+        self._aside.put_aside(failed, error, row)
 
     @contextmanager
     def _sending(self, rows: int) -> Iterator[None]:

@@ -15,13 +15,14 @@ from tests.support.failing_functions import FailsOnceBehindACheckpoint
 from yarrow.common import Encoder
 from yarrow.common.restart_strategy import RestartStrategies
 from yarrow.common.typeinfo import Types
+from yarrow.common.types import Row
 from yarrow.common.watermark_strategy import WatermarkStrategy
 from yarrow.datastream import OutputTag, StreamExecutionEnvironment
 from yarrow.datastream.connectors import DEAD_LETTERS, DeadLetter
 from yarrow.datastream.connectors.dead_letter_table import DeadLetterTable
 from yarrow.datastream.connectors.dead_letter_table.letter_columns import letters_of_batch
 from yarrow.datastream.connectors.file_system import FileSink, FileSource
-from yarrow.datastream.formats.parquet import ParquetColumnarRowInputFormat
+from yarrow.datastream.formats.parquet import ParquetBulkWriters, ParquetColumnarRowInputFormat
 from yarrow.embedded.mini_cluster import mini_cluster
 from yarrow.runtime.data.serializers.serializers import serializer_for
 
@@ -134,3 +135,27 @@ def test_letters_lie_once_in_a_table_by_columns(tmp_path: Path) -> None:
     read = [row for batch in table.to_batches() for row in letters_of_batch(batch)]
     load = serializer_for(Types.LONG()).load_rows
     assert {f"ValueError: no {number}" for row in read for number in load(row.raw or b"")} == expected
+
+
+def test_rows_that_a_bulk_format_refuses_and_their_letters_lie_once_in_files(tmp_path: Path) -> None:
+    env = StreamExecutionEnvironment.get_execution_environment()
+    env.set_parallelism(2).enable_checkpointing(20)
+    env.set_restart_strategy(RestartStrategies.fixed_delay_restart(5, 10))
+    numbers = env.from_sequence(1, 4000).map(FailsOnceBehindACheckpoint(tmp_path / "failed"))
+    # Every tenth number is no number of the column.
+    rows = numbers.map(lambda number: Row(n=f"<{number}>" if number % 10 == 3 else number))
+    schema = pa.schema([("n", pa.int64())])
+    files = FileSink.for_bulk_format(str(tmp_path / "rows"), ParquetBulkWriters.for_row_type(schema)).build()
+    end = rows.sink_to(files).uid("files").on_error("dead_letter", max_share=0.5)
+    end.dead_letters().sink_to(DeadLetterTable(str(tmp_path / "letters")))
+    with mini_cluster(processes=False):
+        env.execute("rows and letters to files")
+    assert (tmp_path / "failed").exists()
+    written = dataset(tmp_path / "rows").to_table()["n"].to_pylist()
+    assert sorted(written) == [number for number in range(1, 4001) if number % 10 != 3]
+    table = dataset(tmp_path / "letters", partitioning="hive").to_table()
+    letters = [letter for batch in table.to_batches() for letter in letters_of_batch(batch)]
+    load = serializer_for(None).load_rows
+    refused = [row.n for letter in letters for row in load(letter.raw or b"")]
+    assert sorted(refused) == sorted(f"<{number}>" for number in range(3, 4001, 10))
+    assert {letter.operator for letter in letters} == {"files"}

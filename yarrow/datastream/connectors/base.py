@@ -544,7 +544,9 @@ class SinkWriter(ABC, Generic[T]):
 
 
 class RefusedRowError(Exception):
-    """Raised by `SinkWriter.write`: one row cannot be written. Rows before it were taken, rows behind it were not.
+    """Raised by `SinkWriter.write` and `write_batch`: one row cannot be written.
+
+    Rows before it were taken, rows behind it were not.
 
     With `on_error` the engine leaves the row out and hands over the rows behind it. Else the job fails.
     """

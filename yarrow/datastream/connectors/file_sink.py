@@ -43,8 +43,8 @@ class FileSink(Sink[Any]):
         self.takes_added_columns = settings.encoder is not None and settings.encoder.takes_added_columns
         # An encoder writes each row at once.
         self.counts_bytes = settings.bulk_factory is None or settings.bulk_factory.counts_bytes
-        # A bulk format learns of a bad row when it has many.
-        self.tells_refused_rows = settings.encoder is not None
+        # An encoder gets one row.
+        self.tells_refused_rows = settings.bulk_factory is None or settings.bulk_factory.tells_refused_rows
         self.blocking = scheme_of(settings.base_path) != "file" or settings.compaction is not None
 
     def guarantees(self) -> Mapping[DeliveryGuarantee, KeptBy]:

@@ -214,6 +214,14 @@ class PartFile:
         with self._naming():
             self._counted.write(row)
 
+    def write_converted(self, converted: Any, rows: int, now: int) -> None:
+        """Append rows that the format's `row_converter` has converted; `rows`: their number."""
+        assert self._bulk is not None, "an encoder converts no rows"
+        self.written_at = now
+        self.rows += rows
+        with self._naming():
+            self._bulk.add_converted(converted)
+
     def write_batch(self, batch: pa.RecordBatch, now: int) -> None:
         self.written_at = now
         self.rows += batch.num_rows

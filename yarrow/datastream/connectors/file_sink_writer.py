@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import ExitStack
 from io import BytesIO
+from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 from yarrow.datastream.connectors.base import Committer, RefusedRowError, SinkWriter, SinkWriterContext
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
 
 #: Rows that tell how large rows are.
 _SAMPLED_ROWS = 100
+#: Most rows that a bulk format converts at once, if the program leaves out failing ones.
+_MOST_CONVERTED = 1 << 16
 
 
 class FileSinkWriter(SinkWriter[Any]):
@@ -58,6 +61,11 @@ class FileSinkWriter(SinkWriter[Any]):
         self._settings = settings
         self._context = context
         self._leaves_out = context.leaves_out_rows
+        bulk = settings.bulk_factory
+        #: Converts rows of a bulk format; None = the program leaves out no rows, or an encoder writes them.
+        self._convert = bulk.row_converter() if self._leaves_out and bulk is not None else None
+        #: Rows that are converted at once: few behind a failing row, and twice as many after each success.
+        self._converted_rows = _MOST_CONVERTED
         self._names = TransactionNames(context, ids)
         self._staging = StagingFolder(settings.base_path, self._names)
         self._rolls_at_checkpoint = (
@@ -100,6 +108,9 @@ class FileSinkWriter(SinkWriter[Any]):
             return
         now = self._context.current_processing_time()
         assigner = self._settings.buckets
+        if self._convert is not None:
+            self._write_converted(rows, timestamps, now)
+            return
         if self._leaves_out:
             self._write_single(rows, timestamps, now)
             return
@@ -117,19 +128,66 @@ class FileSinkWriter(SinkWriter[Any]):
     def _write_single(self, rows: Sequence[Any], timestamps: Sequence[int | None] | None, now: int) -> None:
         """Append rows one by one. Raises RefusedRowError for a row that has no bucket or no bytes."""
         assigner, encoder = self._settings.buckets, self._settings.encoder
-        assert encoder is not None, "bulk formats do not tell which row they refuse"
+        assert encoder is not None, "bulk formats convert rows"
         for index, row in enumerate(rows):
             # A row that fails half-way must leave no byte in the file.
             encoded = BytesIO()
             try:
                 stamp = timestamps[index] if timestamps else None
                 bucket = assigner.get_bucket_id(row, BucketContext(now, stamp))
+                self._require_inside(bucket)
                 encoder.encode(row, encoded)
             except Exception as error:
                 raise RefusedRowError(index, error) from error
             self._roll_if_due(bucket, now)
             self._file_of(bucket, now).write_encoded(encoded.getvalue(), now)
             self._roll_if_due(bucket, now)
+
+    def _write_converted(
+        self, rows: Sequence[Any] | pa.RecordBatch, timestamps: Sequence[int | None] | None, now: int
+    ) -> None:
+        """Append rows that the format converts together.
+
+        A part at which the format or the assigner fails is halved until the failing row is alone. No file has got a row
+        of the part by then. Raises RefusedRowError for that row.
+        """
+        assert self._convert is not None, "the program leaves out rows of a bulk format"
+        start = 0
+        while start < len(rows):
+            part = rows[start : start + self._converted_rows]
+            try:
+                stamps = timestamps[start : start + len(part)] if timestamps else None
+                parts = self._by_bucket(part, stamps, now)
+                converted = {bucket: self._convert(of_bucket) for bucket, of_bucket in parts.items()}
+            except Exception as error:
+                self._converted_rows = max(1, len(part) // 2)
+                if len(part) == 1:
+                    raise RefusedRowError(start, error) from error
+                continue
+            for bucket, of_bucket in parts.items():
+                self._roll_if_due(bucket, now)
+                file = self._file_of(bucket, now)
+                file.write_converted(converted[bucket], len(of_bucket), now)
+                self._sample(file, of_bucket)
+                self._roll_if_due(bucket, now)
+            start += len(part)
+            self._converted_rows = min(2 * self._converted_rows, _MOST_CONVERTED)
+
+    def _by_bucket(
+        self, rows: Sequence[Any] | pa.RecordBatch, timestamps: Sequence[int | None] | None, now: int
+    ) -> dict[str, Any]:
+        """The rows of each bucket. Raises FileSinkError for a bucket outside of the base path, and the assigner's."""
+        assigner = self._settings.buckets
+        found: dict[str, Any] = {}
+        if assigner.ignores_element:
+            first = timestamps[0] if timestamps else None
+            found[assigner.get_bucket_id(None, BucketContext(now, first))] = rows
+        else:
+            for row, stamp in zip(rows, timestamps or repeat(None), strict=False):
+                found.setdefault(assigner.get_bucket_id(row, BucketContext(now, stamp)), []).append(row)
+        for bucket in found:
+            self._require_inside(bucket)
+        return found
 
     def write_batch(self, batch: pa.RecordBatch) -> None:
         """Appends a batch. Raises TypeError where the bucket depends on the record."""
@@ -142,6 +200,9 @@ class FileSinkWriter(SinkWriter[Any]):
         if not batch.num_rows:
             return
         now = self._context.current_processing_time()
+        if self._convert is not None:
+            self._write_converted(batch, None, now)
+            return
         bucket = assigner.get_bucket_id(None, BucketContext(now, None))
         part = self._file_of(bucket, now)
         part.write_batch(batch, now)
@@ -227,9 +288,12 @@ class FileSinkWriter(SinkWriter[Any]):
             self._set_timer()
         return part
 
-    def _next_target(self, bucket: str) -> str:
+    def _require_inside(self, bucket: str) -> None:
         if bucket.startswith("/") or ".." in bucket.split("/"):
             raise FileSinkError(f"the bucket {bucket!r} lies outside of {self._settings.base_path}")
+
+    def _next_target(self, bucket: str) -> str:
+        self._require_inside(bucket)
         files = self._settings.files
         name = f"{files.part_prefix}-{self._unique}-{self._counter}{files.part_suffix}"
         self._counter += 1

@@ -8,7 +8,7 @@ the records handed out of it.
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Any, BinaryIO
 
@@ -25,7 +25,12 @@ from yarrow.datastream.connectors.file_format import (
     RecordParser,
 )
 from yarrow.datastream.formats.avro_resolution import ReaderSchema, differing_meaning
-from yarrow.datastream.formats.avro_schema import AvroSchema, GenericRecordAvroTypeInfo, avro_library, type_of
+from yarrow.datastream.formats.avro_schema import (
+    AvroSchema,
+    GenericRecordAvroTypeInfo,
+    avro_library,
+    type_of,
+)
 from yarrow.datastream.formats.avro_values import AvroValueError, writer_values
 from yarrow.datastream.formats.blocks.avro_damage import (
     MARKER_BYTES,
@@ -48,6 +53,8 @@ from yarrow.runtime.fs.registry import file_system_for
 
 #: Codecs that need no further library.
 _CODECS = ("null", "deflate", "bzip2", "xz")
+#: Bytes of records before compression, at which the library ends a block.
+_BYTES_OF_BLOCK = 16_000
 
 
 class AvroBulkFormat(BulkFormat[dict[str, Any]]):
@@ -327,6 +334,7 @@ class AvroWriterFactory(BulkWriterFactory[dict[str, Any]]):
 
     can_be_concatenated = False
     counts_bytes = True
+    tells_refused_rows = True
 
     def __init__(self, schema: AvroSchema, codec: str = "null") -> None:
         if codec not in _CODECS:
@@ -340,6 +348,23 @@ class AvroWriterFactory(BulkWriterFactory[dict[str, Any]]):
         """A writer into an open stream."""
         return AvroBulkWriter(stream, self._schema, self._codec)
 
+    def row_converter(self) -> Callable[[Sequence[Any]], list[bytes]]:
+        """Return what encodes records. It raises AvroValueError, or the library's error, for one that does not fit."""
+        values, encode = writer_values(self._schema.root), message_writer(self._schema)
+        return lambda records: [encode(values(record)) for record in records]
+
+
+class _EncodedBlock:
+    """Encoded records that will be a block, in the form that the library takes blocks of other files."""
+
+    def __init__(self) -> None:
+        self.num_records = 0
+        self.bytes_ = io.BytesIO()
+
+    def add(self, records: Sequence[bytes]) -> None:
+        self.num_records += len(records)
+        self.bytes_.write(b"".join(records))
+
 
 class AvroBulkWriter(BulkWriter[Any]):
     """Writes records into blocks."""
@@ -348,6 +373,8 @@ class AvroBulkWriter(BulkWriter[Any]):
         self._writer = avro_library().write.Writer(stream, schema.parsed, codec=codec)
         self._values = writer_values(schema.root)
         self._written = 0
+        #: Records that came encoded.
+        self._block = _EncodedBlock()
 
     def add_element(self, element: Any) -> None:
         """Writes a dict or a Row. Raises FileFormatError naming record and field of a value that does not fit."""
@@ -358,13 +385,22 @@ class AvroBulkWriter(BulkWriter[Any]):
         self._writer.write(record)
         self._written += 1
 
+    def add_converted(self, converted: Sequence[bytes]) -> None:
+        """Puts records that the factory's converter has encoded into the present block."""
+        self._block.add(converted)
+        if self._block.bytes_.tell() >= _BYTES_OF_BLOCK:
+            self.flush()
+
     def flush(self) -> None:
         """Ends the present block."""
         self._writer.flush()
+        if self._block.num_records:
+            block, self._block = self._block, _EncodedBlock()
+            self._writer.write_block(block)
 
     def finish(self) -> None:
         """Writes the last block."""
-        self._writer.flush()
+        self.flush()
 
 
 def message_reader(schema: AvroSchema) -> Callable[[bytes], Any]:

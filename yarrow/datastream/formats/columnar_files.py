@@ -217,26 +217,61 @@ def refuse_hadoop_config(hadoop_config: object) -> None:
         )
 
 
-class ColumnarBulkWriter(BulkWriter[Any]):
-    """A bulk writer that takes record batches as well as rows."""
+class FileColumns:
+    """The columns of files of a format, and rows and record batches as these columns."""
 
     def __init__(
         self,
         schema: pa.Schema,
-        write: Callable[[pa.RecordBatch], None],
-        close: Callable[[], None],
         to_batch: Callable[[Sequence[Any], pa.Schema], pa.RecordBatch] = batch_of_rows,
+        require: Callable[[pa.RecordBatch], None] | None = None,
     ) -> None:
-        """`write` and `close` are those of the file; `to_batch` makes columns of rows."""
+        """`to_batch` makes columns of rows; `require` raises FileFormatError for values that the format lacks."""
         self._schema = schema
+        self._to_batch = to_batch
+        self._require = require
+
+    def of(self, given: Sequence[Any] | pa.RecordBatch) -> pa.RecordBatch:
+        """Return rows, or a record batch, as these columns. Raises FileFormatError for rows that do not fit."""
+        batch = (
+            self._of_batch(given)
+            if isinstance(given, pa.RecordBatch)
+            else self._to_batch(given, self._schema)
+        )
+        if self._require is not None:
+            self._require(batch)
+        return batch
+
+    def _of_batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        if batch.schema.names != self._schema.names:
+            raise FileFormatError(f"columns {batch.schema.names} where {self._schema.names} are declared")
+        for field, column in zip(self._schema, batch.columns, strict=True):
+            if not field.nullable:
+                require_no_null(column, field)
+        try:
+            return batch.cast(self._schema)
+        except pa.ArrowException as error:
+            raise FileFormatError(f"a column does not have the declared type: {error}") from error
+
+
+class ColumnarBulkWriter(BulkWriter[Any]):
+    """A bulk writer that takes record batches as well as rows."""
+
+    def __init__(
+        self, columns: FileColumns, write: Callable[[pa.RecordBatch], None], close: Callable[[], None]
+    ) -> None:
+        """`write` and `close` are those of the file."""
+        self._columns = columns
         self._write = write
         self._close = close
-        self._to_batch = to_batch
         self._rows: list[Any] = []
+        #: Converted rows that wait for others, and their number.
+        self._batches: list[pa.RecordBatch] = []
+        self._rows_of_batches = 0
 
     def held_row_bytes(self, sample: Any) -> float:
         """Return the bytes of a row of the sample as columns in memory: files are compressed, so they have fewer."""
-        batch = sample if isinstance(sample, pa.RecordBatch) else self._to_batch(sample, self._schema)
+        batch = sample if isinstance(sample, pa.RecordBatch) else self._columns.of(sample)
         return float(batch.nbytes / max(1, batch.num_rows))
 
     def add_element(self, element: Any) -> None:
@@ -247,23 +282,25 @@ class ColumnarBulkWriter(BulkWriter[Any]):
 
     def add_batch(self, batch: pa.RecordBatch) -> None:
         """Writes a batch behind the rows before it; FileFormatError for other columns than declared."""
-        if batch.schema.names != self._schema.names:
-            raise FileFormatError(f"columns {batch.schema.names} where {self._schema.names} are declared")
-        for field, column in zip(self._schema, batch.columns, strict=True):
-            if not field.nullable:
-                require_no_null(column, field)
+        fitted = self._columns.of(batch)
         self.flush()
-        try:
-            batch = batch.cast(self._schema)
-        except pa.ArrowException as error:
-            raise FileFormatError(f"a column does not have the declared type: {error}") from error
-        self._write(batch)
+        self._write(fitted)
+
+    def add_converted(self, converted: pa.RecordBatch) -> None:
+        """Keeps columns that `FileColumns.of` has made, until there are enough rows for a batch."""
+        self._batches.append(converted)
+        self._rows_of_batches += converted.num_rows
+        if self._rows_of_batches >= _ROWS_OF_BATCH:
+            self.flush()
 
     def flush(self) -> None:
-        """Hands the rows kept to Arrow."""
+        """Writes the rows kept."""
         if self._rows:
             rows, self._rows = self._rows, []
-            self._write(self._to_batch(rows, self._schema))
+            self._write(self._columns.of(rows))
+        if self._batches:
+            batches, self._batches, self._rows_of_batches = self._batches, [], 0
+            self._write(pa.concat_batches(batches))
 
     def finish(self) -> None:
         """Writes the rest and the footer."""

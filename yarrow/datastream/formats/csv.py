@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
@@ -247,9 +247,14 @@ class CsvBulkWriters:
 class _CsvWriterFactory(BulkWriterFactory[Any]):
     schema: CsvSchema
     counts_bytes = True
+    tells_refused_rows = True
 
     def create(self, stream: BinaryIO) -> BulkWriter[Any]:
         return _CsvBulkWriter(self.schema, stream)
+
+    def row_converter(self) -> Callable[[Sequence[Any]], bytes]:
+        line = CsvRowWriter(self.schema).line
+        return lambda rows: b"".join(map(line, rows))
 
 
 class _CsvBulkWriter(BulkWriter[Any]):
@@ -261,6 +266,9 @@ class _CsvBulkWriter(BulkWriter[Any]):
 
     def add_element(self, element: Any) -> None:
         self._stream.write(self._rows.line(element))
+
+    def add_converted(self, converted: bytes) -> None:
+        self._stream.write(converted)
 
     def flush(self) -> None:
         self._stream.flush()

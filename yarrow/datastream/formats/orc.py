@@ -17,14 +17,15 @@ from yarrow.common.serialization import BulkWriterFactory
 from yarrow.common.typeinfo import RowTypeInfo
 from yarrow.datastream.connectors.file_format import FileFormatError
 from yarrow.datastream.formats.blocks.sections import SectionedFile
+from yarrow.datastream.formats.column_instants import require_instants
 from yarrow.datastream.formats.columnar_files import (
     ColumnarBulkWriter,
     ColumnarRowInputFormat,
+    FileColumns,
     refuse_hadoop_config,
     require_columns,
 )
 from yarrow.datastream.formats.columns import as_schema
-from yarrow.datastream.formats.orc_instants import require_instants
 from yarrow.runtime.common.errors import InvalidProgramError
 from yarrow.table.types import RowType
 
@@ -107,10 +108,12 @@ class OrcWriterFactory(BulkWriterFactory[Any]):
     accepts_columns = True
     can_be_concatenated = False
     counts_bytes = True
+    tells_refused_rows = True
 
     def __init__(self, schema: pa.Schema, options: dict[str, Any]) -> None:
         require_columns("OrcBulkWriters", schema)
         self._schema = schema
+        self._columns = FileColumns(schema, require=require_instants)
         self._options = options
         for field in schema:
             _require_column(field)
@@ -120,12 +123,13 @@ class OrcWriterFactory(BulkWriterFactory[Any]):
         file = orc.ORCWriter(stream, **self._options)
         # A file without rows has its columns as well.
         file.write(self._schema.empty_table())
+        return ColumnarBulkWriter(
+            self._columns, lambda batch: file.write(pa.Table.from_batches([batch])), file.close
+        )
 
-        def write(batch: pa.RecordBatch) -> None:
-            require_instants(batch)
-            file.write(pa.Table.from_batches([batch]))
-
-        return ColumnarBulkWriter(self._schema, write, file.close)
+    def row_converter(self) -> Callable[[Any], pa.RecordBatch]:
+        """Return what makes columns of rows and record batches."""
+        return self._columns.of
 
 
 def _require_column(field: pa.Field) -> None:

@@ -6,7 +6,7 @@ Owner: the task's thread. A split owns the row groups that begin in it.
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO
 
 import pyarrow as pa
@@ -27,9 +27,11 @@ from yarrow.datastream.formats.avro_columns import AvroColumns
 from yarrow.datastream.formats.avro_schema import AvroSchema, GenericRecordAvroTypeInfo
 from yarrow.datastream.formats.blocks.sections import SectionDecoder, SectionedFile
 from yarrow.datastream.formats.blocks.tolerant_sections import section_letter_parser, section_reader
+from yarrow.datastream.formats.column_instants import require_milliseconds
 from yarrow.datastream.formats.columnar_files import (
     ColumnarBulkWriter,
     ColumnarRowInputFormat,
+    FileColumns,
     names_in,
     refuse_hadoop_config,
     require_columns,
@@ -151,6 +153,7 @@ class ParquetWriterFactory(BulkWriterFactory[Any]):
     accepts_columns = True
     can_be_concatenated = False
     counts_bytes = True
+    tells_refused_rows = True
 
     def __init__(self, schema: pa.Schema, utc_timestamp: bool) -> None:
         fields = [
@@ -163,11 +166,16 @@ class ParquetWriterFactory(BulkWriterFactory[Any]):
         require_columns("ParquetBulkWriters", self._schema)
         for field in self._schema:
             _require_column(field)
+        self._columns = FileColumns(self._schema, require=require_milliseconds)
 
     def create(self, stream: BinaryIO) -> ColumnarBulkWriter:
         """A writer into an open stream."""
         file = pq.ParquetWriter(stream, self._schema)
-        return ColumnarBulkWriter(self._schema, _writing(file), file.close)
+        return ColumnarBulkWriter(self._columns, _writing(file), file.close)
+
+    def row_converter(self) -> Callable[[Any], pa.RecordBatch]:
+        """Return what makes columns of rows and record batches."""
+        return self._columns.of
 
 
 def _require_column(field: pa.Field) -> None:
@@ -244,6 +252,7 @@ class AvroParquetWriterFactory(BulkWriterFactory[dict[str, Any]]):
 
     can_be_concatenated = False
     counts_bytes = True
+    tells_refused_rows = True
 
     def __init__(self, schema: AvroSchema) -> None:
         self._columns = AvroColumns(schema)
@@ -252,9 +261,14 @@ class AvroParquetWriterFactory(BulkWriterFactory[dict[str, Any]]):
     def create(self, stream: BinaryIO) -> ColumnarBulkWriter:
         """A writer into an open stream."""
         file = pq.ParquetWriter(stream, self._columns.schema.with_metadata(self._metadata))
-        return ColumnarBulkWriter(
-            self._columns.schema, _writing(file), file.close, lambda rows, _: self._columns.batch_of(rows)
-        )
+        return ColumnarBulkWriter(self._file_columns(), _writing(file), file.close)
+
+    def row_converter(self) -> Callable[[Any], pa.RecordBatch]:
+        """Return what makes columns of records."""
+        return self._file_columns().of
+
+    def _file_columns(self) -> FileColumns:
+        return FileColumns(self._columns.schema, lambda records, _: self._columns.batch_of(records))
 
 
 def _writing(file: pq.ParquetWriter) -> Any:

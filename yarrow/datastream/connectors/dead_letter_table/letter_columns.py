@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from yarrow.common.serialization import BulkWriterFactory
 from yarrow.datastream.connectors.dead_letters import DeadLetter, encodable
-from yarrow.datastream.formats.columnar_files import ColumnarBulkWriter
+from yarrow.datastream.formats.columnar_files import ColumnarBulkWriter, FileColumns
 
 _TIME: Final = pa.timestamp("ms", "UTC")
 
@@ -86,6 +86,9 @@ def _values(batch: pa.RecordBatch, name: str) -> list[Any]:
     return values if nothing is None else [nothing if value is None else value for value in values]
 
 
+_FILE_COLUMNS: Final = FileColumns(LETTER_COLUMNS, batch_of_letters)
+
+
 class LetterWriterFactory(BulkWriterFactory[DeadLetter]):
     """Makes a writer of letters for each Parquet file."""
 
@@ -95,4 +98,4 @@ class LetterWriterFactory(BulkWriterFactory[DeadLetter]):
     def create(self, stream: BinaryIO) -> ColumnarBulkWriter:
         """A writer into an open stream."""
         file = pq.ParquetWriter(stream, LETTER_COLUMNS)
-        return ColumnarBulkWriter(LETTER_COLUMNS, file.write_batch, file.close, batch_of_letters)
+        return ColumnarBulkWriter(_FILE_COLUMNS, file.write_batch, file.close)

@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import cloudpickle
 
 from tests.support.task_environments import task_environment
 from tests.unit.runtime.snapshot.memory_output import MemoryOutput, read_inline
+from yarrow.common.values.error_handling import FAILING, ErrorHandling
 from yarrow.container.operators.base import NOTHING_RESTORED, OperatorContext, RestoredState
+from yarrow.container.operators.registry import build_operator
 from yarrow.container.operators.sinks.sink_writing import SinkWritingOperator
 from yarrow.datastream.connectors.base import Sink
 from yarrow.runtime.common import fault_points
@@ -85,6 +87,7 @@ def sink_operator(
     configuration: dict[str, str] | None = None,
     restored: RestoredState = NOTHING_RESTORED,
     job: JobID = JOB,
+    errors: ErrorHandling = FAILING,
 ) -> SinkWritingOperator:
     """An operator that is set up and not open yet."""
     environment = task_environment(
@@ -98,11 +101,10 @@ def sink_operator(
         attempt_number=attempt,
         restored=restored,
     )
-    spec = SinkWriterOperator(sink=cloudpickle.dumps(sink))
-    operator = SinkWritingOperator("Sink: Writer", spec, None)
-    operator.setup(
-        OperatorContext.of(environment, OperatorDescriptor(id=OPERATOR, name="Sink: Writer", spec=spec))
-    )
+    spec = SinkWriterOperator(sink=cloudpickle.dumps(sink), tells_rows=sink.tells_refused_rows)
+    descriptor = OperatorDescriptor(id=OPERATOR, name="Sink: Writer", spec=spec, errors=errors)
+    operator = cast(SinkWritingOperator, build_operator(descriptor))
+    operator.setup(OperatorContext.of(environment, descriptor))
     return operator
 
 
@@ -147,8 +149,13 @@ class SinkJob:
         configuration: dict[str, str] | None = None,
         job: JobID = JOB,
         start_from: Checkpoint | None = None,
+        errors: ErrorHandling = FAILING,
+        given: Callable[[list[Any]], list[Any]] = list,
     ) -> None:
-        """`release` closes the open files of a subtask whose process was killed, as the system would."""
+        """`release` closes the open files of a subtask whose process was killed, as the system would.
+
+        `errors` is what `on_error` says. `given` makes what the sink is given of rows of the input.
+        """
         self.clock = ManualClock(1_700_000_000_000)
         self.completed = start_from
         self.position = 0
@@ -157,6 +164,8 @@ class SinkJob:
         self._sink = sink
         self._job = job
         self._release = release
+        self._errors = errors
+        self._given = given
         self._configuration = WITH_CHECKPOINTS if configuration is None else configuration
         self._attempt = 0
         self._parallelism = parallelism
@@ -181,6 +190,7 @@ class SinkJob:
                 if checkpoint is None or states is None
                 else restored_from(checkpoint.id, states[subtask]),
                 job=self._job,
+                errors=self._errors,
             )
             self.subtasks.append(operator)
             operator.open()
@@ -191,7 +201,7 @@ class SinkJob:
         for subtask, operator in enumerate(self.subtasks):
             mine = [rows[i] for i in range(self.position, len(rows)) if i % len(self.subtasks) == subtask]
             if mine:
-                operator.take_rows(mine, None)
+                operator.take_rows(self._given(mine), None)
         self.position = max(self.position, len(rows))
 
     def take_checkpoint(self) -> Checkpoint:

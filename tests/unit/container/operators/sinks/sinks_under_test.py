@@ -7,20 +7,32 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 from yarrow.common.serialization import Encoder
+from yarrow.common.values.error_handling import FAILING, ErrorHandling, ErrorPolicy
 from yarrow.container.operators.sinks.sink_writing import SinkWritingOperator
 from yarrow.datastream.connectors.base import Sink
 from yarrow.datastream.connectors.file_sink import FileSink
 from yarrow.datastream.connectors.file_sink_policies import BucketAssigner, RollingPolicy
 from yarrow.datastream.connectors.file_system import FileCompactor, FileCompactStrategy, StreamFormat
+from yarrow.datastream.formats.parquet import ParquetBulkWriters, ParquetColumnarRowInputFormat
 from yarrow.testing.transactional_files import CommittedFiles, TransactionalFiles
 
 
 class Outside(ABC):
     """A folder, the sink that writes there, and what readers of it see."""
 
+    #: What `on_error` of the sink says.
+    errors = FAILING
+
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+
+    def given(self, rows: list[Any]) -> list[Any]:
+        """What the sink is given of rows."""
+        return rows
 
     @property
     @abstractmethod
@@ -76,6 +88,8 @@ class RowFiles(Outside):
     def release(self, operator: SinkWritingOperator) -> None:
         writer: Any = operator._writer
         for part in writer._open.values() if writer is not None else ():
+            # A Parquet writer writes its end when Python removes it.
+            part._counted.abandon()
             part._stream.close()
 
     def rows(self) -> list[str]:
@@ -134,10 +148,55 @@ class CompactedOpenFiles(CompactedFiles):
         )
 
 
+class ColumnsWithoutBadRows(CheckpointFiles):
+    """A FileSink of Parquet that leaves out rows at which it fails."""
+
+    errors = ErrorHandling(policy=ErrorPolicy.SKIP)
+    _schema = pa.schema([("text", pa.string())])
+
+    def given(self, rows: list[Any]) -> list[Any]:
+        # A number is no text.
+        return [given for number, row in enumerate(rows) for given in ((number,), (row,), (number,))]
+
+    @property
+    def sink(self) -> Sink[Any]:
+        return (
+            FileSink.for_bulk_format(str(self.folder), ParquetBulkWriters.for_row_type(self._schema))
+            .with_bucket_assigner(BucketAssigner.base_path_bucket_assigner())
+            .build()
+        )
+
+    def rows(self) -> list[str]:
+        files = sorted(path for path in self.folder.glob("*part-*"))
+        return [text for path in files for text in pq.read_table(path)["text"].to_pylist()]
+
+
+class CompactedColumnsWithoutBadRows(ColumnsWithoutBadRows):
+    """The same, whose files are merged by records."""
+
+    @property
+    def sink(self) -> Sink[Any]:
+        return (
+            FileSink.for_bulk_format(str(self.folder), ParquetBulkWriters.for_row_type(self._schema))
+            .with_bucket_assigner(BucketAssigner.base_path_bucket_assigner())
+            .enable_compact(
+                FileCompactStrategy.builder().enable_compaction_on_checkpoint(2).build(),
+                FileCompactor.record_wise_file_compactor(ParquetColumnarRowInputFormat(self._schema)),
+            )
+            .build()
+        )
+
+    def rows(self) -> list[str]:
+        files = sorted(self.folder.glob("*part-*"), key=lambda path: path.name.removeprefix("compacted-"))
+        return [text for path in files for text in pq.read_table(path)["text"].to_pylist()]
+
+
 OUTSIDES: list[Callable[[Path], Outside]] = [
     Transactions,
     RowFiles,
     CheckpointFiles,
     CompactedFiles,
     CompactedOpenFiles,
+    ColumnsWithoutBadRows,
+    CompactedColumnsWithoutBadRows,
 ]

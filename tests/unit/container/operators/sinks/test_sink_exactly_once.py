@@ -19,7 +19,9 @@ ROWS = [f"row {i:03}" for i in range(40)]
 
 
 def job_on(outside: Outside, parallelism: int = 2) -> SinkJob:
-    return SinkJob(outside.sink, parallelism, release=outside.release)
+    return SinkJob(
+        outside.sink, parallelism, release=outside.release, errors=outside.errors, given=outside.given
+    )
 
 
 def require_exactly_once(outside: Outside, rows: list[str] = ROWS) -> None:
@@ -191,7 +193,15 @@ def test_two_jobs_from_one_savepoint_do_not_harm_each_other(
     first.write(ROWS[:10])
     savepoint = first.take_checkpoint()
     first.complete(savepoint)
-    second = SinkJob(outside.sink, 3, release=outside.release, job=JobID("f" * 32), start_from=savepoint)
+    second = SinkJob(
+        outside.sink,
+        3,
+        release=outside.release,
+        job=JobID("f" * 32),
+        start_from=savepoint,
+        errors=outside.errors,
+        given=outside.given,
+    )
     first.notify(savepoint)
     second.write(ROWS[:20])
     second.kill()
