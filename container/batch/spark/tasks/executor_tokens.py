@@ -47,11 +47,17 @@ def follow_tokens(driver: DriverAddress) -> None:
 
 
 def _asked(driver: DriverAddress) -> FramedSocket[ToTaskMessage]:
-    """A connection over which the newest tokens have come. Raises OSError and FrameError."""
+    """A connection over which the newest tokens have come. Raises OSError and FrameError.
+
+    A driver that closes it without an answer may have lost it, or ends its run. Another question tells which.
+    """
     frames: FramedSocket[ToTaskMessage] = FramedSocket(driver.connect(), _ANSWERS)
     try:
         frames.send(TokensWanted())
-        _take_next(frames)
+        if not _take_next(frames):
+            raise ConnectionError(
+                "the driver closed the connection for delegation tokens before it answered; its log says why"
+            )
     except BaseException:
         frames.close()
         raise
@@ -89,7 +95,7 @@ def _asked_again(driver: DriverAddress) -> FramedSocket[ToTaskMessage] | None:
 
 
 def _take_next(frames: FramedSocket[ToTaskMessage]) -> bool:
-    """Waits for tokens and takes them; False = the run has ended."""
+    """Waits for tokens and takes them; False = the driver has closed the connection, as it does when the run ends."""
     sent = frames.receive()
     if not isinstance(sent, TokensSent):
         return False

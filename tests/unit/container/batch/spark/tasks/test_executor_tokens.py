@@ -148,9 +148,9 @@ class Breaking:
 
     is_elsewhere = True
 
-    def __init__(self, driver: DriverAddress, *, answers: bool) -> None:
+    def __init__(self, driver: DriverAddress, how: str) -> None:
         self._driver = driver
-        self._answers = answers
+        self._how = how
         self.asked = 0
         #: The driver's end of the first one, which stays open for the question.
         self.end: socket.socket | None = None
@@ -159,18 +159,31 @@ class Breaking:
         self.asked += 1
         if self.asked > 1:
             return self._driver.connect()
-        if not self._answers:
+        if self._how == "refuses":
             raise ConnectionRefusedError("nobody listens")
         own, self.end = socket.socketpair()
+        if self._how == "closes":
+            self.end.shutdown(socket.SHUT_WR)
+            return own
         body = msgspec.msgpack.encode(TokensSent(content=b""))
         self.end.sendall(HEADER.pack(len(body)) + body + HEADER.pack(9))
         self.end.shutdown(socket.SHUT_WR)
         return own
 
 
-@pytest.mark.parametrize("answers", [True, False])
+@pytest.mark.parametrize(
+    ("how", "told"),
+    [
+        ("answers", "broke: the connection ended inside a frame"),
+        ("refuses", "not known yet: nobody listens"),
+        (
+            "closes",
+            "not known yet: the driver closed the connection for delegation tokens before it answered",
+        ),
+    ],
+)
 def test_a_connection_that_breaks_is_opened_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, answers: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, how: str, told: str
 ) -> None:
     monkeypatch.setattr(executor_tokens, "_FIRST_PAUSE_SECONDS", 0.01)
     file = tmp_path / "container_tokens"
@@ -180,7 +193,7 @@ def test_a_connection_that_breaks_is_opened_again(
     entrance = EntranceForOtherHosts("127.0.0.1", "127.0.0.1", job(), SystemClock())
     server = TaskServer(entrance, cast(AttemptListener, Heard()), tokens)
     server.start()
-    breaking = Breaking(entrance.address, answers=answers)
+    breaking = Breaking(entrance.address, how)
     try:
         with caplog.at_level(logging.WARNING):
             follow_tokens(cast(DriverAddress, breaking))
@@ -191,7 +204,7 @@ def test_a_connection_that_breaks_is_opened_again(
         if breaking.end is not None:
             breaking.end.close()
     assert breaking.asked == 2
-    assert ("broke" if answers else "not known yet") in caplog.text
+    assert told in caplog.text
 
 
 def test_a_driver_that_answers_no_more_is_given_up(
