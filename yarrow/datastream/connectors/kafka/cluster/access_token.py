@@ -49,8 +49,15 @@ class _RefusesRedirects(urllib.request.HTTPRedirectHandler):
 class AccessToken:
     """A token, renewed before it expires."""
 
-    def __init__(self, settings: Mapping[str, str], seconds: Callable[[], float] = perf_counter) -> None:
+    def __init__(
+        self,
+        settings: Mapping[str, str],
+        seconds: Callable[[], float] = perf_counter,
+        answer_seconds: float = _ANSWER_SECONDS,
+    ) -> None:
+        """`answer_seconds`: how long the endpoint may leave a question without an answer."""
         self._settings = settings
+        self._answer_seconds = answer_seconds
         self._url = settings["sasl.oauthbearer.token.endpoint.url"]
         self._seconds = seconds
         self._value = ""
@@ -81,7 +88,7 @@ class AccessToken:
 
     def _asked(self) -> tuple[str, float]:
         try:
-            with self._opener().open(self._request(), None, _ANSWER_SECONDS) as answer:
+            with self._opener().open(self._request(), None, self._answer_seconds) as answer:
                 found = json.load(answer)
             return str(found["access_token"]), float(found.get("expires_in", _USUAL_SECONDS))
         except urllib.error.HTTPError as error:
@@ -132,10 +139,13 @@ class AccessToken:
         return kind(f"Kafka: sasl.oauthbearer.token.endpoint.url={shown} {why}")
 
 
-def endpoint_is_away(settings: Mapping[str, str]) -> bool:
-    """Whether the endpoint of tokens does not answer now, or cannot; False if it refuses this client. Blocks."""
+def endpoint_is_away(settings: Mapping[str, str], most_seconds: float) -> bool:
+    """Whether the endpoint of tokens does not answer now, or cannot; False if it refuses this client.
+
+    Blocks, at most `most_seconds` for each part of an answer.
+    """
     try:
-        AccessToken(settings).value()
+        AccessToken(settings, answer_seconds=min(_ANSWER_SECONDS, most_seconds)).value()
     except KafkaUnreachableError:
         return True
     except KafkaConnectorError:

@@ -293,7 +293,7 @@ class ClusterClient:
                 return ask(max(_LEAST_SECONDS, pauses.left_seconds))
             except KafkaException as error:
                 cause: KafkaError = error.args[0]
-                refusal = self._refusal(cause) if is_unreachable(cause) else None
+                refusal = self._refusal(cause, pauses.left_seconds) if is_unreachable(cause) else None
                 pause = pauses.next_seconds() if refusal is None and is_transient(cause) else None
                 if pause is None:
                     raise self._failed(error, question, refusal) from error
@@ -303,8 +303,11 @@ class ClusterClient:
                 with suppress(KafkaException):
                     self._admin.list_topics(None, timeout=_LOOK_SECONDS)
 
-    def _refusal(self, error: KafkaError) -> str | None:
-        """Why brokers refuse this client for good; None if they may answer later."""
+    def _refusal(self, error: KafkaError, left_seconds: float) -> str | None:
+        """Why brokers refuse this client for good; None if they may answer later.
+
+        `left_seconds`: what is left of the time for the question.
+        """
         # Errors of connections wait until somebody polls.
         self._admin.poll(0)
         codes = {error.code(), *(said.code() for said in self._said)}
@@ -312,9 +315,10 @@ class ClusterClient:
             return why
         logins = [said.str() for said in self._said if said.code() == KafkaError._AUTHENTICATION]
         refused = next((text for text in logins if not text.startswith(_NO_TOKEN)), None)
-        if refused is None and logins and not endpoint_is_away(self._settings):
+        if refused is None and logins:
             # The client's text is the same for an endpoint that refuses it and for one that is away.
-            return logins[0]
+            seconds = max(_LEAST_SECONDS, left_seconds)
+            return None if endpoint_is_away(self._settings, seconds) else logins[0]
         return refused
 
     def topics(self, awaited: Collection[str] = ()) -> dict[str, int]:
@@ -474,9 +478,7 @@ class ClusterClient:
 
         return self._asked(f"committed offsets of group {group}", ask)
 
-    def _failed(
-        self, error: KafkaException, question: str, refusal: str | None = None
-    ) -> KafkaConnectorError:
+    def _failed(self, error: KafkaException, question: str, refusal: str | None) -> KafkaConnectorError:
         cause: KafkaError = error.args[0]
         if not is_unreachable(cause):
             text = self._properties.with_secrets_hidden(cause.str())
@@ -484,8 +486,6 @@ class ClusterClient:
             # For example a missing right.
             refused.needs_user = not is_transient(cause)
             return refused
-        if refusal is None:
-            refusal = self._refusal(cause)
         if refusal is not None:
             text = self._properties.with_secrets_hidden(refusal)
             return KafkaLoginRefusedError(refused_text(self._servers, text, self._settings))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import ssl
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -12,11 +13,13 @@ import pytest
 
 from tests.support.services.http_threads import running_in_thread
 from yarrow.datastream.connectors.kafka.cluster.access_token import AccessToken, endpoint_is_away
-from yarrow.datastream.connectors.kafka.cluster.kafka_errors import KafkaConnectorError
+from yarrow.datastream.connectors.kafka.cluster.kafka_errors import KafkaConnectorError, KafkaUnreachableError
 from yarrow.runtime.common.clock import SystemClock
 from yarrow.runtime.security.certificates import CertificateAuthority
 
 LIFE = 100
+#: Seconds of a test that does not wait.
+LIMIT = 60.0
 
 
 class Endpoint:
@@ -120,8 +123,16 @@ def test_an_endpoint_whose_certificate_is_not_trusted_is_not_away(tmp_path: Path
     with running_in_thread(server, "token-endpoint"):
         with pytest.raises(KafkaConnectorError, match="CERTIFICATE_VERIFY_FAILED"):
             AccessToken(settings).value()
-        assert not endpoint_is_away(settings)
+        assert not endpoint_is_away(settings, LIMIT)
+
+
+def test_an_endpoint_that_says_nothing_in_the_time_that_is_left_is_away() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        settings = settings_of(f"http://127.0.0.1:{silent.getsockname()[1]}/token")
+        with pytest.raises(KafkaUnreachableError, match="timed out"):
+            AccessToken(settings, answer_seconds=0.01).value()
+        assert endpoint_is_away(settings, 0.01)
 
 
 def test_an_address_that_is_none_is_not_away() -> None:
-    assert not endpoint_is_away(settings_of("http://127.0.0.1:port/token"))
+    assert not endpoint_is_away(settings_of("http://127.0.0.1:port/token"), LIMIT)

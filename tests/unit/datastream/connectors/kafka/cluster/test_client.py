@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -96,7 +96,23 @@ def test_brokers_that_refuse_a_token_are_told_whatever_the_endpoint_said_before(
     login = KafkaError._AUTHENTICATION
     for text in ("Failed to acquire SASL OAUTHBEARER token: Connection refused", "the token is not for us"):
         asking._note(KafkaError(login, text))
-    assert asking._refusal(KafkaError(login)) == "the token is not for us"
+    assert asking._refusal(KafkaError(login), 1.0) == "the token is not for us"
+
+
+def test_the_endpoint_of_tokens_gets_what_is_left_of_the_time_for_a_question(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    limits: list[float] = []
+
+    def is_away(settings: Mapping[str, str], most_seconds: float) -> bool:
+        limits.append(most_seconds)
+        return True
+
+    monkeypatch.setattr("yarrow.datastream.connectors.kafka.cluster.client.endpoint_is_away", is_away)
+    away = failure_with_tokens_of(f"http://127.0.0.1:{free_port()}/token")
+    assert type(away) is KafkaUnreachableError
+    # The question has 3 s in all, and the client needs some of them to notice that there is no token.
+    assert limits and all(0 < limit < 3 for limit in limits)
 
 
 def test_missing_file_of_certificates_is_named() -> None:
