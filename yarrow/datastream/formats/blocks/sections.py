@@ -159,6 +159,9 @@ class SectionReader(FileReader):
             batch = next(self._batches, None)
         except pa.ArrowException as error:
             raise FileFormatError(f"{self._split.path}: damaged data: {error}") from error
+        except OSError as error:
+            # Arrow tells damaged pages of Parquet by this class, as Python tells a disk that cannot be read.
+            raise FileFormatError(f"{self._split.path} cannot be read: {error}") from error
         if batch is None:
             self._end_section()
             return True

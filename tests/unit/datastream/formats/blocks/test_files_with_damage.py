@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -236,6 +237,26 @@ def test_an_error_of_the_file_system_is_no_damage(tmp_path: Path, monkeypatch: p
     source = FileSource.for_bulk_file_format(file_format, str(tmp_path / "file")).build()
     with pytest.raises(FileSourceError, match="the connection is gone"):
         SourceHarness(source).run()
+
+
+@pytest.mark.parametrize("checks", [True, False])
+def test_damaged_pages_name_their_file_without_on_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, checks: bool
+) -> None:
+    path = tmp_path / "damaged"
+    texts = [f"text {number}" for number in range(5000)]
+    pq.write_table(pa.table({"t": texts}), path, use_dictionary=False, write_page_checksum=True)
+    content = bytearray(path.read_bytes())
+    content[2000:2008] = b"\xff" * 8
+    path.write_bytes(content)
+    opened = partial(pq.ParquetFile, page_checksum_verification=checks)
+    file_format = ParquetColumnarRowInputFormat(pa.schema([("t", pa.string())]))
+    monkeypatch.setattr(pq, "ParquetFile", lambda stream, **_: opened(stream))
+    size = path.stat().st_size
+    reader = file_format.create_reader(FileSourceSplit("0", str(path), 0, size, size))
+    with pytest.raises(FileFormatError, match=f"^{re.escape(str(path))} cannot be read: .*(CRC|snappy)"):
+        reader.read(10_000)
+    reader.close()
 
 
 def avro_file(path: Path, codec: str, marked: set[int]) -> bytes:
