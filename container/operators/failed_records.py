@@ -186,12 +186,22 @@ class FailedRecords:
 
     def _encoded(self, index: int, record: Any) -> tuple[bytes, str]:
         """The record, and how it is encoded; a record that does not fit its declared type is shown as text."""
-        serializer = self._serializers.get(index)
-        if serializer is None:
-            serializer = self._serializers[index] = serializer_for(self.type_of(index))
+        serializer = self._serializer(index)
         with suppress(Exception):  # a user's __reduce__ may raise anything
             return serializer.dump_rows([record]), RECORD_PICKLED if serializer.pickles else RECORD_TYPED
         return short_record(record).encode("utf-8", "replace"), RECORD_SHOWN
+
+    def encoded_together(self, index: int, records: list[Any]) -> bytes | None:
+        """Records of an input in the encoding of their letters; None if one does not fit its declared type."""
+        with suppress(Exception):  # as above
+            return self._serializer(index).dump_rows(records)
+        return None
+
+    def _serializer(self, index: int) -> RowsSerializer:
+        serializer = self._serializers.get(index)
+        if serializer is None:
+            serializer = self._serializers[index] = serializer_for(self.type_of(index))
+        return serializer
 
     def _key(self, record: Any) -> bytes | None:
         with suppress(Exception):  # a user's key selector may raise anything

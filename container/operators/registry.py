@@ -101,7 +101,7 @@ def build_operator(descriptor: OperatorDescriptor, *, bounded: bool = False) -> 
         from yarrow.container.operators.failed_records import FailedRecords
 
         types = tuple(declared_type(each) for each in descriptor.input_types)
-        uid = descriptor.uid or descriptor.id
+        uid = descriptor.spec.letters_uid or descriptor.uid or descriptor.id
         inputs = descriptor.spec.leaves_out
         operator.leave_out_by(FailedRecords(operator.name, uid, descriptor.errors, inputs, types))
     return operator

@@ -185,6 +185,18 @@ class OperatorSpec(msgspec.Struct, frozen=True, kw_only=True, tag_field="operato
         """Whether the rows of windows whose function has failed may come again, at the first input."""
         return False
 
+    def for_matches_of_letters(self, uid: str, row_type: TypeSpec) -> OperatorSpec | None:
+        """Return the spec that runs the function of this pattern for matches in letters of `uid`; None = no pattern.
+
+        `row_type`: of the pattern's input.
+        """
+        return None
+
+    @property
+    def letters_uid(self) -> str:
+        """The uid of the operator that letters name; empty = this operator's own."""
+        return ""
+
     @property
     def rows_enter_before(self) -> bool:
         """Whether the operator before makes what this one takes, so that rows that come again must go there."""

@@ -12,7 +12,13 @@ from hypothesis import strategies as st
 from tests.harness.crashed_runs import feed, outputs_over_a_crash
 from tests.support.batch_runner import collect
 from tests.unit.runtime.graph.programs import environment
-from yarrow.cep import CEP, AfterMatchSkipStrategy, Pattern, PatternProcessFunction
+from yarrow.cep import (
+    CEP,
+    AfterMatchSkipStrategy,
+    Pattern,
+    PatternProcessFunction,
+    TimedOutPartialMatchHandler,
+)
 from yarrow.cep.conditions import IterativeCondition
 from yarrow.common import Time, TimestampAssigner, Types, WatermarkStrategy
 from yarrow.datastream import DataStream
@@ -171,6 +177,45 @@ def test_a_match_that_fails_gives_a_letter_with_its_last_row() -> None:
     assert (letter.input, letter.timestamp, letter.key) == (LAST_OF_MATCH, 2, encode_key("k"))
     assert letter.error == "ValueError: no 2; match {'first': [('k', 'a', 1)], 'last': [('k', 'b', 2)]}"
     assert letter.record_type == str(ROW)
+    assert letter.steps == ("first", "last") and (letter.match_time, letter.timed_out) == (2, False)
+    assert serializer_for(ROW).load_rows(letter.rows or b"") == [("k", "a", 1), ("k", "b", 2)]
+    assert DeadLetter.from_json(letter.to_json()) == letter
+
+
+class RefusesPartialOnes(Shown, TimedOutPartialMatchHandler):
+    def process_timed_out_match(self, match: Any, ctx: Any) -> Iterator[Any]:
+        raise ValueError(f"no {ctx.timestamp()}")
+
+
+def test_a_partial_match_that_fails_gives_a_letter_that_says_so() -> None:
+    def fragment(stream: DataStream) -> list[DataStream]:
+        keyed = stream.key_by(lambda row: row[0], Types.STRING())
+        return with_letters(CEP.pattern(keyed, PATTERNS["looping"]()).process(RefusesPartialOnes()))
+
+    with OperatorHarness(fragment, types=[ROW]) as harness:
+        harness.push(("k", "a", 1), ("k", "a", 2), timestamps=[1, 2])
+        harness.watermark(100)
+        harness.run()
+        found: list[DeadLetter] = harness.outputs(1)
+    assert [(letter.steps, letter.match_time, letter.timed_out) for letter in found] == [
+        (("first", "first"), 31, True),
+        (("first",), 31, True),
+        (("first",), 32, True),
+    ]
+
+
+def test_a_match_of_rows_that_do_not_fit_their_type_gives_a_letter_without_them() -> None:
+    def fragment(stream: DataStream) -> list[DataStream]:
+        keyed = stream.key_by(lambda row: row[0], Types.STRING())
+        return with_letters(CEP.pattern(keyed, PATTERNS["followed by"]()).process(Refuses()))
+
+    with OperatorHarness(fragment, types=[ROW]) as harness:
+        harness.push(("k", "a", "one"), ("k", "b", 2), timestamps=[1, 2])
+        harness.watermark(100)
+        harness.run()
+        (letter,) = harness.outputs(1)
+    assert rows_of([letter]) == [("k", "b", 2)]
+    assert (letter.steps, letter.rows) == ((), None)
 
 
 @pytest.mark.parametrize("keyed", [False, True])

@@ -227,6 +227,9 @@ def test_a_match_that_fails_gives_a_letter_with_its_last_row(kind: str, backend:
     assert rows_of([letter]) == [("k", "b", 2)]
     assert (letter.input, letter.timestamp, letter.key) == (LAST_OF_MATCH, 2, encode_key("k"))
     assert letter.error.startswith("ValueError: no 2; match {'first': [Row(key='k', letter='a', number=1)]")
+    assert letter.steps == ("first", "last") and (letter.match_time, letter.timed_out) == (2, False)
+    rows = serializer_for(None).load_rows(letter.rows or b"")
+    assert [tuple(row) for row in rows] == [("k", "a", 1), ("k", "b", 2)]
 
 
 def test_late_rows_leave_as_batches_beside_letters() -> None:

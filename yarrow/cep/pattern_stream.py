@@ -37,8 +37,8 @@ from yarrow.datastream.program.graph_builder import declared
 from yarrow.datastream.program.user_functions import declares_blocking, require_function
 from yarrow.runtime.columns.condition_checks import why_not_compared
 from yarrow.runtime.common.errors import InvalidProgramError
+from yarrow.runtime.graph.pattern_spec import AllPatternOperator, ColumnarPatternOperator, PatternOperator
 from yarrow.runtime.graph.transformations import ChainingStrategy, has_no_time
-from yarrow.runtime.graph.window_spec import AllPatternOperator, ColumnarPatternOperator, PatternOperator
 
 __all__ = ["CEP", "EventComparator", "PatternStream"]
 

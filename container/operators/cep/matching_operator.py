@@ -7,37 +7,32 @@ partial matches whose time has passed. Must not know where rows wait. See docs/d
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from yarrow.cep.partial_matches import PartialMatches
 from yarrow.cep.pattern import Pattern
-from yarrow.cep.pattern_functions import PatternProcessFunction, TimedOutPartialMatchHandler
 from yarrow.cep.pattern_matcher import PatternMatcher, PatternResult
 from yarrow.cep.pattern_table import PatternTable, compile_pattern
 from yarrow.common.typeinfo import TypeInformation
 from yarrow.container.codegen.inlining.functions import is_traced
 from yarrow.container.codegen.user_functions import close_function, load_function, open_function
 from yarrow.container.operators.base import OperatorContext
-from yarrow.container.operators.cep.cep_runtime_context import CepRuntimeContext
+from yarrow.container.operators.cep.match_calls import MatchCallingOperator
 from yarrow.container.operators.cep.matching_state import KeptMatches, MatchingState
 from yarrow.container.operators.cep.ordered_matching import OrderedMatching
-from yarrow.container.operators.checkpointed import CheckpointedFunctionOperator
 from yarrow.container.operators.late_ledger import LateLedger
 from yarrow.container.operators.process.process_function import EVENT_TIMERS, PROCESSING_TIMERS
 from yarrow.container.operators.stored_watermark import StoredTimeOperator
 from yarrow.container.protocol.failure import OperatorFailure, short_record
 from yarrow.container.state.heap_keyed_state import NO_KEY
 from yarrow.container.state.timers import OperatorTimerService, TimerQueue
-from yarrow.datastream.output_tag import OutputTag
-from yarrow.runtime.common.clock import Clock, perf_counter
-from yarrow.runtime.common.errors import InvalidProgramError
+from yarrow.runtime.common.clock import perf_counter
 from yarrow.runtime.common.late_records import LateRemedy
 from yarrow.runtime.config.options import pipeline
-from yarrow.runtime.data.elements import MAX_TIMESTAMP, MIN_TIMESTAMP
-from yarrow.runtime.data.immutability import copier_for
+from yarrow.runtime.data.elements import MAX_TIMESTAMP
 from yarrow.runtime.data.keys import user_key
-from yarrow.runtime.graph.window_spec import PatternSpec
+from yarrow.runtime.graph.pattern_spec import PatternSpec
 
 #: The metric of partial matches that ended because their key had too many.
 PARTIAL_MATCHES_DROPPED = "numPartialMatchesDropped"
@@ -48,33 +43,15 @@ Results = Iterable[tuple[Any, int | None]]
 RowsFor = Callable[[PartialMatches], Iterable[tuple[int, Any]]]
 
 
-class MatchContext(PatternProcessFunction.Context):
-    """The times of the match at hand."""
-
-    time: int = MIN_TIMESTAMP
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-
-    def timestamp(self) -> int:
-        return self.time
-
-    def current_processing_time(self) -> int:
-        return self._clock.epoch_ms()
-
-
-class MatchingOperator(StoredTimeOperator, CheckpointedFunctionOperator):
+class MatchingOperator(StoredTimeOperator, MatchCallingOperator):
     """Base of operators that look for a pattern."""
 
-    emits_tagged = True
     emits_state = True
 
     def __init__(self, name: str, spec: PatternSpec) -> None:
         super().__init__(name)
         self._matching = spec
         self._ledger = LateLedger(name, LateRemedy.MORE_DISORDER)
-        self._opened = False
-        self.function = None
         self._pattern: Pattern
         self._queue: TimerQueue
 
@@ -88,12 +65,10 @@ class MatchingOperator(StoredTimeOperator, CheckpointedFunctionOperator):
         `queue`: takes the timers of event time; None = one that knows timers alone.
         """
         spec, state, environment = self._matching, context.state, context.environment
-        self.function = load_function(spec.function, self.name)
+        self._set_up_function(context, spec.function, row_type)
         self._pattern = load_function(spec.pattern, self.name)
         table = compile_pattern(self._pattern)
-        handles = isinstance(self.function, TimedOutPartialMatchHandler)
-        self._matcher = self._make_matcher(table, gives_timed_out=handles)
-        self._fix = None if environment.object_reuse else copier_for(row_type)
+        self._matcher = self._make_matcher(table, gives_timed_out=self._on_timeout is not None)
         self._matches = MatchingState(context, row_type, table)
         timers = OperatorTimerService(environment.clock, self.name, lambda: state.current_key)
         if queue is not None:
@@ -105,8 +80,6 @@ class MatchingOperator(StoredTimeOperator, CheckpointedFunctionOperator):
         state.register_timers(EVENT_TIMERS, timers.event_timers)
         state.register_timers(PROCESSING_TIMERS, timers.processing_timers)
         self._nothing = PartialMatches.none()
-        self._match_context = MatchContext(environment.clock)
-        self._on_timeout: Any = self.function.process_timed_out_match if handles else None
         self._ledger.register(environment.metrics, context.metric_group)
         context.metric_group.gauge(PARTIAL_MATCHES_DROPPED, lambda: self._matcher.dropped)
 
@@ -116,18 +89,15 @@ class MatchingOperator(StoredTimeOperator, CheckpointedFunctionOperator):
         return PatternMatcher(table, clock.epoch_ms, most, gives_timed_out=gives_timed_out)
 
     def open(self) -> None:
-        self._opened = True
-        self._runtime_context = CepRuntimeContext(self.context, keyed=False)
-        open_function(self.function, self._runtime_context)
+        super().open()
         for condition in self._pattern.conditions():
             open_function(condition, self._runtime_context)
 
     def close(self) -> None:
         if not self._opened:
             return
-        self._opened = False
         try:
-            close_function(self.function)
+            super().close()
         finally:
             for condition in self._pattern.conditions():
                 close_function(condition)
@@ -205,42 +175,11 @@ class MatchingOperator(StoredTimeOperator, CheckpointedFunctionOperator):
         if due is not None:
             queue.register(due, canonical)
 
-    def _emit(self, found: Sequence[PatternResult], key: Any) -> Iterator[tuple[Any, int | None]]:
-        """Calls the user's function with matches and partial matches of a key, and yields its results."""
-        return self._emit_each([(key, each) for each in found])
-
-    def _emit_each(self, found: Iterable[tuple[Any, PatternResult]]) -> Iterator[tuple[Any, int | None]]:
-        """The same for pairs of key and match; keys are raw or canonical."""
-        context, stamps, fix = self._match_context, self.stamps_rows, self._fix
-        on_match = self.function.process_match
-        for key, (match, time, timed_out) in found:
-            call = self._on_timeout if timed_out else on_match
-            if call is None:
-                continue
-            if fix is not None:
-                # The records of a match may belong to others that are still to come.
-                match = {name: [fix(record) for record in records] for name, records in match.items()}
-            context.time = time
-            try:
-                results = call(match, context)
-                if results is not None:
-                    for result in results:
-                        if timed_out and not is_tagged(result):
-                            raise InvalidProgramError(
-                                f"process_timed_out_match gave {short_record(result)}: it has no main output. Yield"
-                                " (OutputTag, value)"
-                            )
-                        yield result, time if stamps else None
-            except OperatorFailure:
-                raise
-            except Exception as error:
-                raise self._failure(f"match {short_record(match)}", user_key(key), error) from error
-
     def _failure(self, what: str, key: Any, error: Exception) -> OperatorFailure:
         if self._matching.rescalable:
             # The records of a whole stream have one key, which is none of the user's.
             what += f" (key {short_record(key)})"
-        return OperatorFailure(self.name, what, error)
+        return super()._failure(what, key, error)
 
     def _run_ordered(
         self, ordered: OrderedMatching, time: int, deadline: float
@@ -277,8 +216,3 @@ class MatchingOperator(StoredTimeOperator, CheckpointedFunctionOperator):
         self.fired_timers += fired
         if fired:
             state.current_key = NO_KEY
-
-
-def is_tagged(result: Any) -> bool:
-    """True for a result for a side output."""
-    return isinstance(result, tuple) and len(result) == 2 and isinstance(result[0], OutputTag)

@@ -31,7 +31,7 @@ from yarrow.datastream.output_tag import OutputTag
 from yarrow.runtime.common.late_records import LatePlace
 from yarrow.runtime.data.elements import MAX_TIMESTAMP, MIN_TIMESTAMP
 from yarrow.runtime.data.keys import canonicalize
-from yarrow.runtime.graph.window_spec import AllPatternOperator, PatternOperator
+from yarrow.runtime.graph.pattern_spec import AllPatternOperator, PatternOperator
 
 
 @runs(PatternOperator, AllPatternOperator)

@@ -23,8 +23,9 @@ from yarrow.common.typeinfo import Types
 from yarrow.common.types import Row
 from yarrow.container.codegen.code_writer import CompiledCode
 from yarrow.container.operators.base import OperatorContext
+from yarrow.container.operators.cep.match_calls import is_tagged
 from yarrow.container.operators.cep.matching_code import moves_alone
-from yarrow.container.operators.cep.matching_operator import MatchingOperator, is_tagged
+from yarrow.container.operators.cep.matching_operator import MatchingOperator
 from yarrow.container.operators.cep.matching_state import KeptMatches
 from yarrow.container.operators.cep.ordered_matching import OrderedMatching
 from yarrow.container.operators.columnar.conversions import ArrowToRowsConverter
@@ -65,7 +66,7 @@ from yarrow.runtime.data.elements import MAX_TIMESTAMP, MIN_TIMESTAMP, ArrowBatc
 from yarrow.runtime.data.immutability import copy_flat_row
 from yarrow.runtime.data.keys import user_key
 from yarrow.runtime.graph.column_spec import ArrowToRowsOperator
-from yarrow.runtime.graph.window_spec import ColumnarPatternOperator
+from yarrow.runtime.graph.pattern_spec import ColumnarPatternOperator
 
 #: Rows that are looked at in one slice for those that are held, at 2 to 4 us each.
 _MOST_AT_ONCE: Final = 16_384

@@ -27,7 +27,7 @@ from yarrow.container.operators.guarded_pattern.guarded_matches import GuardedMa
 from yarrow.container.operators.registry import runs
 from yarrow.runtime.columns.arrow_expressions import ExpressionError
 from yarrow.runtime.data.elements import ArrowBatch
-from yarrow.runtime.graph.window_spec import ColumnarPatternOperator, GuardedColumnarPatternOperator
+from yarrow.runtime.graph.pattern_spec import ColumnarPatternOperator, GuardedColumnarPatternOperator
 
 if TYPE_CHECKING:
     from yarrow.container.operators.failed_records import FailedRecords

@@ -13,7 +13,7 @@ from yarrow.container.operators.base import Emit, OperatorContext
 from yarrow.container.operators.cep.pattern_operator import PatternMatchingOperator
 from yarrow.container.operators.guarded_pattern.guarded_matches import GuardedMatchingOperator
 from yarrow.container.operators.registry import runs
-from yarrow.runtime.graph.window_spec import GuardedAllPatternOperator, GuardedPatternOperator
+from yarrow.runtime.graph.pattern_spec import GuardedAllPatternOperator, GuardedPatternOperator
 
 
 @runs(GuardedPatternOperator, GuardedAllPatternOperator)

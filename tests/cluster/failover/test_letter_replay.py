@@ -17,8 +17,14 @@ from pyarrow.dataset import dataset
 
 from tests.cluster.embedded.programs import DEADLINE, Outcome
 from yarrow.common.typeinfo import Types
+from yarrow.common.types import Row
 from yarrow.datastream.connectors.dead_letter_table.letter_columns import batch_of_letters, letters_of_batch
-from yarrow.datastream.connectors.dead_letters import PAIR_OF_INPUTS, RECORD_TYPED, DeadLetter
+from yarrow.datastream.connectors.dead_letters import (
+    LAST_OF_MATCH,
+    PAIR_OF_INPUTS,
+    RECORD_TYPED,
+    DeadLetter,
+)
 from yarrow.runtime.data.serializers.serializers import serializer_for
 
 pytestmark = pytest.mark.cluster
@@ -354,6 +360,144 @@ def test_pairs_of_a_join_in_batch(tmp_path: Path) -> None:
     ]
     assert Counter(lines_in(tmp_path / "again" / "rows")) == Counter(rest)
     assert "Dead letters: 4 replayed, 1 refused again, 0 skipped" in outcome.out
+
+
+#: A number and the one behind it match. A match whose first number ends with an argument fails, and so does a partial
+#: one. The client is killed as in the other job.
+_MATCHING_JOB = (
+    """
+import os, signal, sys, threading
+from pathlib import Path
+import pyarrow as pa
+from yarrow.cep import CEP, Pattern, PatternProcessFunction, TimedOutPartialMatchHandler
+from yarrow.common import Encoder, Row, Time, TimestampAssigner, Types, WatermarkStrategy
+from yarrow.datastream import CheckpointListener, MapFunction, OutputTag, RuntimeExecutionMode
+from yarrow.datastream import StreamExecutionEnvironment
+from yarrow.datastream.connectors import DeadLetter
+from yarrow.datastream.connectors.file_system import FileSink, RollingPolicy
+from yarrow.table.expressions import col
+
+kind, mode, refused, out, mark = sys.argv[1:4] + [os.path.abspath(each) for each in sys.argv[4:6]]
+
+
+"""
+    + _KILLING
+    + """
+
+
+class Numbered(TimestampAssigner):
+    def extract_timestamp(self, value, record_timestamp):
+        return value[1]
+
+
+late = OutputTag("timed out", Types.STRING())
+
+
+class Shown(PatternProcessFunction, TimedOutPartialMatchHandler):
+    def shown(self, match, ctx):
+        if str(match["first"][0][1]).endswith(refused):
+            raise ValueError(f"no {match['first'][0][1]}")
+        return " ".join(f"{step} {[row[1] for row in rows]}" for step, rows in match.items()) + f" {ctx.timestamp()}"
+
+    def process_match(self, match, ctx):
+        yield self.shown(match, ctx)
+
+    def process_timed_out_match(self, match, ctx):
+        yield late, self.shown(match, ctx)
+
+
+env = StreamExecutionEnvironment.get_execution_environment()
+env.set_runtime_mode(RuntimeExecutionMode[mode]).set_parallelism(2).enable_checkpointing(50)
+row = Types.ROW_NAMED(["key", "number"], [Types.LONG(), Types.LONG()])
+numbers = env.from_sequence(1, 40).uid("numbers").map(lambda n: Row(key=n % 5, number=n), row).uid("rows")
+if kind == "columns":
+    schema = pa.schema([("key", pa.int64()), ("number", pa.int64())])
+    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_column("number")
+    keyed = numbers.to_arrow(schema).assign_timestamps_and_watermarks(strategy).uid("times").key_by("key")
+    first, last = col("number") <= 20, col("number").in_(*range(2, 41, 2))
+else:
+    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(Numbered())
+    timed = numbers.assign_timestamps_and_watermarks(strategy).uid("times")
+    keyed = timed.key_by(lambda row: row[0], Types.LONG())
+    first, last = lambda row: row[1] <= 20, lambda row: row[1] % 2 == 0
+pattern = Pattern.begin("first").where(first).next("last").where(last).within(Time.milliseconds(6))
+found = CEP.pattern(keyed, pattern).process(Shown(), Types.STRING()).uid("pattern")
+found = found.on_error("dead_letter", max_share=0.9)
+timed_out = found.get_side_output(late)
+kept = found.union(timed_out).map(KillsClient(mark, os.getpid(), mode == "STREAMING"), Types.STRING()).uid("killing")
+kept.set_parallelism(1).sink_to(files("rows")).uid("rows in files").set_parallelism(1)
+letters = found.dead_letters().map(DeadLetter.to_json, Types.STRING()).uid("lines").set_parallelism(1)
+letters.sink_to(files("letters")).uid("letters in files").set_parallelism(1)
+env.execute("matched numbers")
+"""
+)
+
+
+def letters_of_matches(numbers: Iterable[int]) -> list[DeadLetter]:
+    row = Types.ROW_NAMED(["key", "number"], [Types.LONG(), Types.LONG()])
+    serializer = serializer_for(row)
+    rows = {number: [Row(key=0, number=number), Row(key=0, number=number + 1)] for number in numbers}
+    return [
+        DeadLetter(
+            "",
+            -1,
+            serializer.dump_rows([last]),
+            "no",
+            operator="pattern",
+            encoding=RECORD_TYPED,
+            record_type=str(row),
+            input=LAST_OF_MATCH,
+            timestamp=number,
+            steps=("first", "last"),
+            rows=serializer.dump_rows([first, last]),
+            match_time=number,
+            timed_out=number % 3 == 0,
+        )
+        for number, (first, last) in rows.items()
+    ]
+
+
+def test_matches_are_given_to_their_function_once_over_a_kill(tmp_path: Path) -> None:
+    write_lines(tmp_path / "letters", letters_of_matches(range(ROWS)))
+    replay = ["letters", "job.py", "rows", "STREAMING", "99", "out", "mark"]
+    slowed = ["--rows-per-second", "1000"]
+    killed = yarrow(tmp_path, "replay-dead-letters", *slowed, *replay, program=_MATCHING_JOB)
+    assert killed.status == -signal.SIGKILL, killed.err
+    assert len(lines_in(tmp_path / "out" / "rows")) < ROWS
+    checkpoint = latest_checkpoint(tmp_path)
+    outcome = yarrow(tmp_path, "replay-dead-letters", "-s", checkpoint, *replay, program=_MATCHING_JOB)
+    again = [number for number in range(ROWS) if str(number).endswith("99")]
+    assert outcome.status == 2, outcome.err
+    rest = [number for number in range(ROWS) if number not in again]
+    shown = [f"first [{number}] last [{number + 1}] {number}" for number in rest]
+    assert Counter(lines_in(tmp_path / "out" / "rows")) == Counter(shown)
+    found = letters_in(tmp_path / "out" / "letters")
+    # They are as they were, so that they can be replayed again.
+    told = Counter((letter.rows, letter.match_time, letter.timed_out) for letter in found)
+    assert told == Counter(
+        (letter.rows, letter.match_time, letter.timed_out) for letter in letters_of_matches(again)
+    )
+    assert f"Dead letters: {ROWS} replayed, {len(again)} refused again, 0 skipped" in outcome.out
+
+
+@pytest.mark.parametrize("kind", ["rows", "columns"])
+def test_matches_of_a_program_in_batch(kind: str, tmp_path: Path) -> None:
+    first = yarrow(tmp_path, "run", "job.py", kind, "AUTOMATIC", "", "out", "mark", program=_MATCHING_JOB)
+    assert first.status == 0, first.err
+    assert lines_in(tmp_path / "out" / "rows") == []
+    (tmp_path / "letters").write_text("".join(f"{line}\n" for line in lines_in(tmp_path / "out" / "letters")))
+    replay = ["--trust-pickles", "letters", "job.py", kind, "AUTOMATIC", "7", "again", "mark"]
+    outcome = yarrow(tmp_path, "replay-dead-letters", *replay, program=_MATCHING_JOB)
+    assert outcome.status == 2, outcome.err
+    # The number behind one of a key is five more. An even one makes a match, and an odd one ends it.
+    shown = [f"first [{n}] last [{n + 5}] {n + 5}" for n in range(1, 21) if n % 2 and n % 10 != 7]
+    assert Counter(lines_in(tmp_path / "again" / "rows")) == Counter(shown)
+    again = letters_in(tmp_path / "again" / "letters")
+    assert sorted(letter.error.partition(";")[0] for letter in again) == [
+        "ValueError: no 17",
+        "ValueError: no 7",
+    ]
+    assert "Dead letters: 10 replayed, 2 refused again, 0 skipped" in outcome.out
 
 
 #: A window of ten numbers fails that has a number which ends with an argument.

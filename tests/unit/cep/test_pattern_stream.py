@@ -32,7 +32,7 @@ from yarrow.datastream.data_stream import operator_of
 from yarrow.datastream.functions import RuntimeContext
 from yarrow.runtime.common.errors import InvalidProgramError
 from yarrow.runtime.data.elements import MAX_TIMESTAMP
-from yarrow.runtime.graph.window_spec import AllPatternOperator, PatternOperator
+from yarrow.runtime.graph.pattern_spec import AllPatternOperator, PatternOperator
 from yarrow.testing.operator_harness import FragmentFailedError, OperatorHarness
 
 ROW = Types.TUPLE([Types.STRING(), Types.STRING()])

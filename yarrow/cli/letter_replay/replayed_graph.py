@@ -25,11 +25,13 @@ from yarrow.runtime.graph.column_spec import RowsToArrowOperator
 from yarrow.runtime.graph.connector_spec import SourceOperator
 from yarrow.runtime.graph.job_graph import ResultPartitionType
 from yarrow.runtime.graph.operator_spec import (
+    OperatorSpec,
     PartitionerKind,
     PartitionerSpec,
     RowFunctionOperator,
     RowShape,
     StreamKind,
+    TypeSpec,
 )
 from yarrow.runtime.graph.stream_graph import DEFAULT_SLOT_SHARING_GROUP, StreamEdge, StreamGraph, StreamNode
 from yarrow.runtime.graph.transformations import ChainingStrategy
@@ -73,16 +75,16 @@ def silence(graph: StreamGraph, ids: Mapping[int, OperatorID]) -> None:
 
 def feed(graph: StreamGraph, targets: Iterable[FoundTarget], letters: LetterInput, limit: RateLimit) -> None:
     """Add a source of letters for each target, and what counts letters. `limit`: of each of these sources."""
-    program = list(graph.nodes.values())
     lines, size = letters.source(), letters.size_bytes()
     sources = [_add_source(graph, target, lines, limit) for target in targets]
     for node in sources:
         node.input_bytes = size
+    operators = list(graph.nodes.values())
     counts = _counts(_next_id(graph))
     graph.nodes[counts.id] = counts
     for node in sources:
         graph.add_edge(_edge(node, counts, None, REPLAYED_LETTERS))
-    for node in program:
+    for node in operators:
         if node.spec.is_source:
             # Its readers treat errors; the source of its letters counts them.
             continue
@@ -120,7 +122,7 @@ def _add_source(
         chaining=ChainingStrategy.ALWAYS,
         uid=name,
         blocking=lines.blocking,
-        output_type=None if target.holds_pairs else node.output_type if found.is_source else target.type_spec,
+        output_type=_type_of_rows(found),
         output_kind=node.output_kind if found.is_source else StreamKind.ROW,
     )
     graph.nodes[made.id] = made
@@ -129,6 +131,8 @@ def _add_source(
         graph.nodes[columns.id] = columns
         graph.add_edge(_edge(made, columns, None))
         graph.add_edge(_edge(columns, node, found.in_edges))
+    elif found.for_matches is not None:
+        _add_matches(graph, made, found, found.for_matches)
     elif target.holds_pairs:
         graph.add_edge(_edge_of_pairs(made, node))
     elif not found.is_source:
@@ -137,6 +141,38 @@ def _add_source(
         for edge in list(node.out_edges):
             graph.add_edge(_edge(made, graph.nodes[edge.target], [edge], edge.side_output))
     return made
+
+
+def _type_of_rows(found: FoundTarget) -> TypeSpec:
+    """The type of what the source of letters emits; None = pairs or matches, or undeclared rows."""
+    if found.target.holds_pairs or found.target.holds_matches:
+        return None
+    return found.node.output_type if found.is_source else found.target.type_spec
+
+
+def _add_matches(graph: StreamGraph, letters: StreamNode, found: FoundTarget, spec: OperatorSpec) -> None:
+    """Add what calls the function of a pattern beside the pattern: its results go where those of the pattern go."""
+    pattern = found.node
+    matches = StreamNode(
+        id=_next_id(graph),
+        name=pattern.name,
+        spec=spec,
+        parallelism=letters.parallelism,
+        max_parallelism=None,
+        slot_sharing_group=letters.slot_sharing_group,
+        buffer_timeout_ms=letters.buffer_timeout_ms,
+        chaining=ChainingStrategy.ALWAYS,
+        uid=f"matches of {letters.uid}",
+        blocking=pattern.blocking,
+        output_type=pattern.output_type,
+        errors=pattern.errors,
+    )
+    graph.nodes[matches.id] = matches
+    graph.add_edge(_edge(letters, matches, None))
+    for edge in list(pattern.out_edges):
+        # Late rows of columns leave as batches, and no match is late.
+        if edge.stream_kind is StreamKind.ROW:
+            graph.add_edge(_edge(matches, graph.nodes[edge.target], [edge], edge.side_output))
 
 
 def _columns(node_id: int, letters: StreamNode, schema: bytes) -> StreamNode:

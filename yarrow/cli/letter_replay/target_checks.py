@@ -15,7 +15,6 @@ from yarrow.cli.letter_replay.letter_input import ChosenLetters, PlacedLetter, n
 from yarrow.client.errors import CommandError
 from yarrow.datastream.connectors.base import Source
 from yarrow.datastream.connectors.dead_letters import (
-    LAST_OF_MATCH,
     PARTIAL_VALUE,
     RECORD_BYTES,
     RECORD_SHOWN,
@@ -29,7 +28,7 @@ from yarrow.datastream.connectors.letter_replay.letter_rows import (
     type_text,
 )
 from yarrow.datastream.connectors.letter_replay.letters_source import LetterTarget
-from yarrow.runtime.graph.operator_spec import StreamKind
+from yarrow.runtime.graph.operator_spec import OperatorSpec, StreamKind
 from yarrow.runtime.graph.stream_graph import StreamEdge, StreamNode
 
 
@@ -40,6 +39,8 @@ class FoundTarget(NamedTuple):
     target: LetterTarget
     #: The Arrow schema (IPC bytes) of an input of columns; None = the operator takes rows.
     schema: bytes | None = None
+    #: What calls the function of the pattern, where letters hold matches.
+    for_matches: OperatorSpec | None = None
 
     @property
     def is_source(self) -> bool:
@@ -85,12 +86,8 @@ def _found(
                 " ProcessJoinFunction. Keep the join in the repaired program, or choose other letters by --uid."
             )
         return FoundTarget(node, target._replace(type_spec=node.spec.pair_type))
-    if index == LAST_OF_MATCH:
-        raise CommandError(
-            f"The {number} dead letters of {uid!r} are of matches at which the function of {node.name!r} has failed."
-            " The pattern has taken their rows already, so that it cannot get them again. Choose other letters by"
-            " --uid."
-        )
+    if target.holds_matches:
+        return _found_for_matches(node, target, number)
     if index == ROW_OF_WINDOW and not node.spec.takes_rows_of_windows:
         raise CommandError(
             f"The {number} dead letters of {uid!r} are rows of windows whose function has failed. If they came again,"
@@ -119,6 +116,19 @@ def _found(
             " be made columns. Declare the schema of the operator before it."
         )
     return found._replace(schema=schema)
+
+
+def _found_for_matches(node: StreamNode, target: LetterTarget, number: int) -> FoundTarget:
+    edge = node.in_edges[0]
+    # Rows of columns have no declared type.
+    row_type = None if edge.stream_kind is StreamKind.COLUMNAR else edge.type_spec
+    spec = node.spec.for_matches_of_letters(target.uid, row_type)
+    if spec is None:
+        raise CommandError(
+            f"The {number} dead letters of {target.uid!r} hold matches of a pattern, and {node.name!r} is no pattern."
+            " Keep the pattern in the repaired program, or choose other letters by --uid."
+        )
+    return FoundTarget(node, target._replace(type_spec=row_type), for_matches=spec)
 
 
 def _emitted_schema(nodes: Mapping[int, StreamNode], node: StreamNode) -> bytes | None:

@@ -29,7 +29,7 @@ SYSTEM_OF_TOPICS: Final = "kafka"
 
 #: The `input` of letters of joins: they hold a row of each side, None = the row has no partner.
 PAIR_OF_INPUTS: Final = 2
-#: The `input` of letters of matches: they hold the last row of the match, which the pattern has taken already.
+#: The `input` of letters of matches: `raw` is the last row of the match, and `rows` has all.
 LAST_OF_MATCH: Final = 3
 #: The `input` of letters of windows: they hold a row of a window whose function has failed.
 ROW_OF_WINDOW: Final = 4
@@ -81,6 +81,14 @@ class DeadLetter(NamedTuple):
     failed_at: int | None = None
     #: Of a pair, the timestamps of both rows; empty = the letter holds no pair.
     row_times: tuple[int | None, ...] = ()
+    #: Of a match, the step of each row in `rows`; empty = the letter holds no match, or a row of it fits no type.
+    steps: tuple[str, ...] = ()
+    #: Of a match, all its rows as `encoding` says, step by step.
+    rows: bytes | None = None
+    #: Of a match, the time that its function was told, in ms.
+    match_time: int | None = None
+    #: The match is a partial one whose time had passed.
+    timed_out: bool = False
 
     def of_source(self, place: int) -> DeadLetter:
         """Return the letter of the source at this place of a HybridSource, as the HybridSource tells it."""
@@ -119,6 +127,19 @@ class LeftOutPair(NamedTuple):
     right: Any
     left_time: int | None
     right_time: int | None
+
+
+class LeftOutMatch(NamedTuple):
+    """A match at which the function of a pattern has failed."""
+
+    #: Rows by the name of their step.
+    match: dict[str, list[Any]]
+    #: What the function is told: ms since 1970 UTC.
+    time: int
+    #: It is a partial match whose time had passed.
+    timed_out: bool
+    #: The encoded key of its rows; None = the pattern had none.
+    key: bytes | None
 
 
 def encodable(text: str) -> str:

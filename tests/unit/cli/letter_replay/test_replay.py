@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,12 +24,14 @@ from yarrow.common.types import Row
 from yarrow.datastream import (
     CoMapFunction,
     DataStream,
+    OutputTag,
     ProcessJoinFunction,
     RuntimeExecutionMode,
     StreamExecutionEnvironment,
 )
 from yarrow.datastream.connectors.dead_letter_table.letter_columns import batch_of_letters
 from yarrow.datastream.connectors.dead_letters import (
+    DEAD_LETTERS,
     LAST_OF_MATCH,
     PAIR_OF_INPUTS,
     PARTIAL_VALUE,
@@ -60,6 +63,7 @@ from yarrow.runtime.graph.column_spec import RowsToArrowOperator
 from yarrow.runtime.graph.executor import DetachedJobClient, LocalFile
 from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.graph.operator_spec import PartitionerKind, StreamKind
+from yarrow.runtime.graph.pattern_spec import PatternOperator, ReplayedMatchesOperator
 from yarrow.runtime.graph.states import JobType
 from yarrow.runtime.graph.stream_graph import StreamGraph, StreamNode
 from yarrow.runtime.graph.translation.operator_ids import operator_ids
@@ -364,9 +368,63 @@ def test_letters_of_pairs_that_no_join_takes_are_refused_by_name(tmp_path: Path)
             replayed(tmp_path, program(joined), found)
 
 
-def test_letters_of_matches_are_refused_by_name(tmp_path: Path) -> None:
-    with pytest.raises(CommandError, match="1 dead letters of 'parse' are of matches"):
+def matched(numbers: DataStream) -> None:
+    keyed = numbers.key_by(lambda number: number % 3, Types.LONG())
+    pattern = Pattern.begin("first").where(lambda number: number > 5).within(Time.milliseconds(5))
+    found = CEP.pattern(keyed, pattern).in_processing_time().select(lambda match: len(match))
+    found = found.uid("pattern").on_error("skip", max_share=0.5)
+    found.rebalance().map(str).uid("texts")
+    found.get_side_output(OutputTag("others", Types.LONG())).map(str).uid("others")
+
+
+def letter_of_match(numbers: list[int], **fields: Any) -> DeadLetter:
+    made = letter("pattern", numbers[-1], Types.LONG(), input=LAST_OF_MATCH)
+    encoded = serializer_for(Types.LONG()).dump_rows(numbers)
+    return made._replace(steps=("first",) * len(numbers), rows=encoded, match_time=7)._replace(**fields)
+
+
+def test_matches_go_to_the_function_of_their_pattern_beside_it(tmp_path: Path) -> None:
+    graph = replayed(tmp_path, program(matched), letter_of_match([6, 7]), letter("pattern", 5, Types.LONG()))
+    pattern, matches = node(graph, "pattern"), node(graph, "matches of dead letters of pattern, input 3")
+    assert isinstance(matches.spec, ReplayedMatchesOperator) and isinstance(pattern.spec, PatternOperator)
+    assert matches.spec.function == pattern.spec.function and not matches.spec.event_time
+    assert matches.spec.letters_uid == "pattern" and matches.errors.policy.value == "dead_letter"
+    assert matches.in_edges[0].source == node(graph, "dead letters of pattern, input 3").id
+    # Its results and letters go where those of the pattern go.
+    for side, name in (
+        (None, "texts"),
+        ("others", "others"),
+        (DEAD_LETTERS, "counts of replayed dead letters"),
+    ):
+        own, like = (
+            [edge for edge in each.out_edges if edge.side_output == side] for each in (matches, pattern)
+        )
+        assert [edge.target for edge in own] == [edge.target for edge in like] == [node(graph, name).id]
+        assert own[0].type_spec == like[0].type_spec
+
+
+def test_matches_that_no_pattern_takes_are_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(
+        CommandError, match="1 dead letters of 'parse' hold matches of a pattern, and 'Map' is no"
+    ):
         replayed(tmp_path, program(parsed), letter("parse", 1, Types.LONG(), input=LAST_OF_MATCH))
+    for found, expected in (
+        (letter("pattern", 6, Types.LONG(), input=LAST_OF_MATCH), "it does not hold all rows of its match"),
+        (letter_of_match([6, 7], steps=("first",)), "it holds 2 rows and names the steps of 1"),
+        (letter_of_match([6], record_type="String"), "they hold rows of the type String"),
+        (letter_of_match([6], rows=b"no"), "its record cannot be read as Long"),
+        (letter_of_match([6], encoding=RECORD_PICKLED, record_type=""), "say --trust-pickles"),
+    ):
+        with pytest.raises(CommandError, match=expected):
+            replayed(tmp_path, program(matched), found)
+
+
+def test_a_line_of_a_version_without_matches_is_read() -> None:
+    found = letter("pattern", 6, Types.LONG(), input=LAST_OF_MATCH)
+    fields = json.loads(found.to_json())
+    for name in ("steps", "rows", "match_time", "timed_out"):
+        del fields[name]
+    assert DeadLetter.from_json(json.dumps(fields)) == found
 
 
 class Whole(ProcessAllWindowFunction):  # type: ignore[type-arg]

@@ -38,17 +38,21 @@ LETTER_COLUMNS: Final = pa.schema(
         ("traceback", pa.string()),
         ("failed_at", _TIME),
         ("row_times", pa.list_(pa.int64())),
+        ("steps", pa.list_(pa.string())),
+        ("rows", pa.binary()),
+        ("match_time", _TIME),
+        ("timed_out", pa.bool_()),
     ]
 )
 #: The last columns, which files of earlier versions do not have.
-ADDED_COLUMNS: Final = ("row_times",)
+ADDED_COLUMNS: Final = ("row_times", "steps", "rows", "match_time", "timed_out")
 #: The column that the names of folders give.
 DAY: Final = "day"
 
 #: Fields that are null in the table where a letter has this value.
-_NOTHING: Final = {"system": "", "split": "", "position": -1, "record_type": ""}
-_TIMES: Final = ("timestamp", "failed_at")
-_TUPLES: Final = ("places", "row_times")
+_NOTHING: Final = {"system": "", "split": "", "position": -1, "record_type": "", "timed_out": False}
+_TIMES: Final = ("timestamp", "failed_at", "match_time")
+_TUPLES: Final = ("places", "row_times", "steps")
 
 
 def batch_of_letters(letters: Sequence[DeadLetter], schema: pa.Schema = LETTER_COLUMNS) -> pa.RecordBatch:

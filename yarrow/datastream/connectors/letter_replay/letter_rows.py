@@ -6,6 +6,7 @@ Owner: the calling thread: the task's, or that of a client that checks letters b
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from yarrow.common.type_information import declared_type
 from yarrow.datastream.connectors.base import SourceRecords
@@ -37,18 +38,25 @@ def letters_of_rows(type_spec: TypeSpec, *, trusts_pickles: bool = False) -> Rea
     """Return what makes a row of a letter of a function or sink; it raises LetterNotReadError for other letters."""
 
     def read(letter: DeadLetter) -> SourceRecords:
-        serializer = _serializer(letter, type_spec)
-        if serializer.pickles and not trusts_pickles:
-            raise LetterNotReadError("its record is pickled, and the command was not told to trust pickles")
-        try:
-            rows = serializer.load_rows(letter.raw or b"")
-        except Exception as error:  # a pickle may raise anything
-            raise LetterNotReadError(f"its record cannot be read as {_shown(letter)}: {error}") from error
+        rows = rows_in(letter, letter.raw, type_spec, trusts_pickles=trusts_pickles)
         if len(rows) != 1:
             raise LetterNotReadError(f"it holds {len(rows)} rows instead of one")
         return SourceRecords(rows, [letter.timestamp])
 
     return read
+
+
+def rows_in(
+    letter: DeadLetter, encoded: bytes | None, type_spec: TypeSpec, *, trusts_pickles: bool
+) -> list[Any]:
+    """Return the rows in bytes of a letter. Raises LetterNotReadError for bytes that hold none of this type."""
+    serializer = _serializer(letter, type_spec)
+    if serializer.pickles and not trusts_pickles:
+        raise LetterNotReadError("its record is pickled, and the command was not told to trust pickles")
+    try:
+        return list(serializer.load_rows(encoded or b""))
+    except Exception as error:  # a pickle may raise anything
+        raise LetterNotReadError(f"its record cannot be read as {_shown(letter)}: {error}") from error
 
 
 def _shown(letter: DeadLetter) -> str:

@@ -24,10 +24,12 @@ from yarrow.datastream.connectors.base import (
 )
 from yarrow.datastream.connectors.dead_letters import (
     DEAD_LETTERS,
+    LAST_OF_MATCH,
     PAIR_OF_INPUTS,
     RECORD_SHOWN,
     DeadLetter,
 )
+from yarrow.datastream.connectors.letter_replay.letter_matches import letters_of_matches
 from yarrow.datastream.connectors.letter_replay.letter_pairs import letters_of_pairs
 from yarrow.datastream.connectors.letter_replay.letter_rows import ReadLetter, letters_of_rows
 from yarrow.runtime.graph.operator_spec import TypeSpec
@@ -51,6 +53,8 @@ class LetterTarget(NamedTuple):
 
     def reader(self) -> ReadLetter:
         """Return what makes rows of a letter."""
+        if self.holds_matches:
+            return letters_of_matches(self.type_spec, trusts_pickles=self.trusts_pickles)
         if self.source is None:
             read = letters_of_rows(self.type_spec, trusts_pickles=self.trusts_pickles)
             return letters_of_pairs(read) if self.holds_pairs else read
@@ -63,6 +67,11 @@ class LetterTarget(NamedTuple):
     def holds_pairs(self) -> bool:
         """Whether the letters are pairs of rows of a join."""
         return self.source is None and self.input == PAIR_OF_INPUTS
+
+    @property
+    def holds_matches(self) -> bool:
+        """Whether the letters are matches of a pattern."""
+        return self.source is None and self.input == LAST_OF_MATCH
 
     def takes(self, letter: DeadLetter) -> bool:
         """Whether the letter is one of this operator and input."""

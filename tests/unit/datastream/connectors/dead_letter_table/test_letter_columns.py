@@ -47,6 +47,10 @@ LETTERS = st.builds(
     error_class=TEXTS,
     failed_at=st.none() | LONGS,
     row_times=st.lists(st.none() | LONGS, max_size=2).map(tuple),
+    steps=st.lists(TEXTS, max_size=2).map(tuple),
+    rows=st.none() | st.binary(max_size=5),
+    match_time=st.none() | LONGS,
+    timed_out=st.booleans(),
 )
 
 
@@ -72,6 +76,9 @@ def test_each_field_of_a_letter_is_a_column() -> None:
         "timestamp",
         "schema_id",
         "failed_at",
+        "rows",
+        "match_time",
+        "timed_out",
     }
 
 
@@ -99,9 +106,11 @@ def test_files_of_earlier_versions_are_read(tmp_path: Path) -> None:
     rows = pa.Table.from_batches([batch_of_letters([letter])])
     part = tmp_path / "day=2026-11-30" / "part-0"
     part.parent.mkdir()
-    pq.write_table(rows.drop_columns([*ADDED_COLUMNS]), part)
     config = Settings({}, "the test")
-    assert [each.letter for each in LetterTableInput(str(tmp_path), config).letters()] == [letter]
+    # Each version has added some.
+    for first in range(len(ADDED_COLUMNS)):
+        pq.write_table(rows.drop_columns([*ADDED_COLUMNS[first:]]), part)
+        assert [each.letter for each in LetterTableInput(str(tmp_path), config).letters()] == [letter]
     # The table takes further letters.
     environment(1).from_collection([letter]).sink_to(DeadLetterTable(str(tmp_path)))
     pq.write_table(rows.drop_columns(["places"]), part)
