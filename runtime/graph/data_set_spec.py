@@ -1,4 +1,4 @@
-"""Specs of the operators of data sets, besides those that they share with streams.
+"""Specs of the operators of data sets, besides those that they share with streams, and of stages of pipelines.
 
 Owner: none (frozen values). Functions and key selectors are cloudpickle bytes. Must not import operators.
 """
@@ -10,6 +10,7 @@ from typing import ClassVar
 
 import msgspec
 
+from yarrow.common.pipelines.stage import Stage
 from yarrow.runtime.graph.operator_spec import OperatorSpec, RowShape
 
 
@@ -152,3 +153,20 @@ class FirstRowsOperator(OperatorSpec, frozen=True, kw_only=True, tag="first_rows
     @property
     def keeps_rows(self) -> bool:
         return True
+
+
+class SparkStageOperator(OperatorSpec, frozen=True, kw_only=True, tag="spark_stage"):
+    """A function of the SparkSession, which runs in the SparkDriver: the only operator of its vertex.
+
+    The vertices of a pipeline all have this operator. Edges say which stage waits for which.
+    """
+
+    stage: Stage
+
+    @property
+    def is_bounded(self) -> bool:
+        return True
+
+    @property
+    def spark_stage(self) -> Stage:
+        return self.stage

@@ -22,6 +22,7 @@ from yarrow.runtime.common.errors import InvalidProgramError
 from yarrow.runtime.common.ids import JobID, JobVertexID, OperatorID
 from yarrow.runtime.common.paths import scheme_of
 from yarrow.runtime.graph.batch.pipeline_plan import with_pipeline_plan
+from yarrow.runtime.graph.data_set_spec import SparkStageOperator
 from yarrow.runtime.graph.job_graph import (
     JobEdge,
     JobGraph,
@@ -31,7 +32,6 @@ from yarrow.runtime.graph.job_graph import (
     UserCode,
 )
 from yarrow.runtime.graph.operator_spec import PartitionerKind, PartitionerSpec, StreamKind
-from yarrow.runtime.graph.spark_stage_spec import SparkStageOperator
 from yarrow.runtime.graph.states import JobType
 from yarrow.runtime.graph.translation.plan import job_plan
 
