@@ -245,7 +245,7 @@ class Fragment:
             vertex,
             operators,
             [partition for partition in partitions if isinstance(partition, ResultPartition)],
-            lambda partition: graph.vertex(partition.edge.target).max_parallelism,
+            lambda partition: graph.vertex(partition.edge.target),
             operators[0].context.environment.object_reuse,
             inlines=operators[0].context.environment.settings.get(pipeline.INLINE_FUNCTIONS),
         )

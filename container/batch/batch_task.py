@@ -109,14 +109,14 @@ class BatchTask:
             self._outputs.services(attempt.result_key),
         )
         self._partitions = self._outputs.partitions()
-        most = {vertex.id: vertex.max_parallelism for vertex in graph.vertices}
+        vertices = {vertex.id: vertex for vertex in graph.vertices}
         #: Gets each generated function before its first call.
         self._note_code: Callable[[CompiledCode], None] = lambda code: None
         self._chain = OperatorChain(
             self._vertex,
             self._environment,
             self._partitions,
-            lambda partition: most[partition.edge.target],
+            lambda partition: vertices[partition.edge.target],
             lambda code: self._note_code(code),
             key_by_key=True,
         )

@@ -37,7 +37,7 @@ class ChainCompiler:
         vertex: JobVertex,
         operators: Sequence[Operator],
         partitions: Sequence[ResultPartition],
-        target_max_parallelism: Callable[[ResultPartition], int],
+        consumer_of: Callable[[ResultPartition], JobVertex],
         object_reuse: bool,
         *,
         inlines: bool = False,
@@ -46,7 +46,7 @@ class ChainCompiler:
         self._vertex = vertex
         self._operators = operators
         self._partitions = partitions
-        self._target_max_parallelism = target_max_parallelism
+        self._consumer_of = consumer_of
         self._object_reuse = object_reuse
         #: Whether small functions are written into the loops that are compiled from now on.
         self.inlines = inlines
@@ -167,14 +167,16 @@ class ChainCompiler:
                 fixed = generate_fixed(
                     code, value, edge_type or declared, self._object_reuse or is_new, gives_away=not children
                 )
-                generate_partition(
-                    code,
-                    partition,
-                    fixed,
-                    timestamp,
-                    max_parallelism=self._target_max_parallelism(partition),
-                    name=f"the exchange behind operator '{self._operators[operator].name}'",
-                )
+                consumer = self._consumer_of(partition)
+                with code.leading_to(consumer.operators[0].name):
+                    generate_partition(
+                        code,
+                        partition,
+                        fixed,
+                        timestamp,
+                        max_parallelism=consumer.max_parallelism,
+                        name=f"the exchange behind operator '{self._operators[operator].name}'",
+                    )
         for position, child in enumerate(children):
             passed = value
             is_last = position == len(children) - 1

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from yarrow.container.chain.chain_compiler import ChainCompiler
-from yarrow.container.codegen.code_writer import CompiledCode
+from yarrow.container.codegen.code_writer import CompiledCode, LineOwner
 from yarrow.container.codegen.inlining.functions import is_traced
 from yarrow.container.network.partition import Partition
 from yarrow.container.network.result_partition import ResultPartition
@@ -95,18 +95,21 @@ class ChainLoops:
 
     def _explain(self, error: BaseException, code: CompiledCode) -> OperatorFailure:
         found = generated_line(error)
-        owner, record = 0, ""
+        owner, record = LineOwner(0, "v0"), ""
         if found is not None and found[0] == code.file_name:
-            owner, variable = code.owner_of_line(found[1]) or (0, "v0")
-            if variable in found[2]:
-                record = short_record(found[2][variable])
-        return OperatorFailure(self._operators[owner].name, record, code.inlined_calls.told(error))
+            owner = code.owner_of_line(found[1]) or owner
+            if owner.record in found[2]:
+                record = short_record(found[2][owner.record])
+        told = code.inlined_calls.told(error)
+        if owner.consumer:
+            return OperatorFailure(owner.consumer, record, told, in_exchange=True)
+        return OperatorFailure(self._operators[owner.operator].name, record, told)
 
     def operator_at(self, file_name: str, line: int) -> Operator | None:
         """The operator of a line in a generated function; None if the line belongs to no operator."""
         for code in self._compiled.values():
             if code.file_name == file_name and (owner := code.owner_of_line(line)) is not None:
-                return self._operators[owner[0]]
+                return self._operators[owner.operator]
         return None
 
     def generated_sources(self) -> list[CompiledCode]:

@@ -53,7 +53,7 @@ class OperatorChain:
         vertex: JobVertex,
         environment: TaskEnvironment,
         partitions: Sequence[Partition],
-        target_max_parallelism: Callable[[Partition], int],
+        consumer_of: Callable[[Partition], JobVertex],
         on_compiled: Callable[[CompiledCode], None] | None = None,
         *,
         key_by_key: bool = False,
@@ -74,7 +74,7 @@ class OperatorChain:
             vertex,
             self.operators,
             row_partitions,
-            target_max_parallelism,
+            consumer_of,
             environment.object_reuse,
             inlines=environment.settings.get(pipeline.INLINE_FUNCTIONS),
         )

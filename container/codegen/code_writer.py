@@ -10,15 +10,26 @@ import linecache
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import BuiltinMethodType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from yarrow.container.codegen.inlined_call import InlinedCall, InlinedCalls
+from yarrow.container.codegen.inlined_call import InlinedCalls, LineCall
 from yarrow.container.protocol.failure import GENERATED_PREFIX, short_record
 from yarrow.container.state.value_table import KeysAhead
 
 _numbers = itertools.count(1)
 #: A field of a tuple whose value the loop computes.
 UNKNOWN: Final = object()
+
+
+class LineOwner(NamedTuple):
+    """Who is named when a line fails."""
+
+    #: Index of the operator in the chain.
+    operator: int
+    #: The variable of the operator's present record.
+    record: str
+    #: Name of the operator in other tasks for which the line chooses a task; "" = the line does no such thing.
+    consumer: str = ""
 
 
 class _Body:
@@ -29,17 +40,16 @@ class _Body:
         self.parameters = parameters
         self.indent = 1
         self.lines: list[str] = []
-        #: Of each line: (operator, variable of the operator's present record).
-        self.owners: list[tuple[int, str] | None] = []
-        #: Inlined calls by the index of their line.
-        self.calls: dict[int, InlinedCall] = {}
+        self.owners: list[LineOwner | None] = []
+        #: Calls whose errors need telling, by the index of their line.
+        self.calls: dict[int, LineCall] = {}
         #: Lines in front of all others.
         self.at_start: list[str] = []
         #: (local variable, list of one int it is added to at the end)
         self.counts: list[tuple[str, str]] = []
 
-    def finished(self, bound: str) -> tuple[list[str], list[tuple[int, str] | None], dict[int, InlinedCall]]:
-        """Source lines with the def, their owners, and inlined calls by line."""
+    def finished(self, bound: str) -> tuple[list[str], list[LineOwner | None], dict[int, LineCall]]:
+        """Source lines with the def, their owners, and calls by line."""
         before = [*self.at_start, *(f"    {variable} = 0" for variable, _ in self.counts)]
         after = [f"    {total}[0] += {variable}" for variable, total in self.counts]
         lines = [*before, *self.lines, *after] or ["    pass"]
@@ -61,7 +71,7 @@ class CodeWriter:
         self._bound: dict[str, Any] = {}
         self._constants: list[str] = []
         self._temporaries = itertools.count()
-        self.owner: tuple[int, str] | None = None
+        self.owner: LineOwner | None = None
         #: Whether functions may be written into the loop: see user_calls.
         self.inlines = inlines
         #: The functions that the lines compute.
@@ -97,16 +107,16 @@ class CodeWriter:
         """The nesting depth of the next line."""
         return self._body.indent
 
-    def line(self, text: str, call: InlinedCall | None = None) -> None:
-        """Adds a line at the present indentation, for the present owner; `call`: what it computes inline."""
+    def line(self, text: str, call: LineCall | None = None) -> None:
+        """Adds a line at the present indentation, for the present owner; `call` tells its errors."""
         if call is not None:
             self._body.calls[len(self._body.lines)] = call
         self._body.lines.append("    " * self._body.indent + text)
         self._body.owners.append(self.owner)
 
     @contextmanager
-    def block(self, head: str, call: InlinedCall | None = None) -> Iterator[None]:
-        """An indented block under `head`; `call`: what the head computes inline."""
+    def block(self, head: str, call: LineCall | None = None) -> Iterator[None]:
+        """An indented block under `head`; `call` tells errors of the head."""
         body = self._body
         self.line(head, call)
         body.indent += 1
@@ -135,7 +145,16 @@ class CodeWriter:
     @contextmanager
     def owned_by(self, operator: int, value: str) -> Iterator[None]:
         """Lines written inside belong to that operator, whose record is in the variable `value`."""
-        former, self.owner = self.owner, (operator, value)
+        former, self.owner = self.owner, LineOwner(operator, value)
+        yield
+        self.owner = former
+
+    @contextmanager
+    def leading_to(self, consumer: str) -> Iterator[None]:
+        """Lines written inside choose the task of that operator which gets the record."""
+        former = self.owner
+        if former is not None:
+            self.owner = former._replace(consumer=consumer)
         yield
         self.owner = former
 
@@ -187,7 +206,7 @@ class CodeWriter:
         """The function `name(parameters)` with everything bound."""
         self._body.name, self._body.parameters = name, parameters
         lines: list[str] = []
-        owners: list[tuple[int, str] | None] = []
+        owners: list[LineOwner | None] = []
         calls = self.inlined_calls.by_line
         for body in (*self._subroutines, self._body):
             # Subroutines find bound objects among the globals: they run once a row, not once a chunk.
@@ -218,7 +237,7 @@ class CompiledCode:
         function: Callable[..., None],
         source: str,
         file_name: str,
-        owners: tuple[tuple[int, str] | None, ...],
+        owners: tuple[LineOwner | None, ...],
         calls: InlinedCalls,
         keys_ahead: KeysAhead | None = None,
     ) -> None:
@@ -233,8 +252,8 @@ class CompiledCode:
         #: The constants of inlined functions by their names in the source.
         self.constants: dict[str, object] = {}
 
-    def owner_of_line(self, line: int) -> tuple[int, str] | None:
-        """Index of the operator of a source line, and the variable of its record."""
+    def owner_of_line(self, line: int) -> LineOwner | None:
+        """Who is named when a source line fails; None = the line belongs to no operator."""
         position = line - 1
         return self._owners[position] if 0 <= position < len(self._owners) else None
 
@@ -247,7 +266,7 @@ class CompiledCode:
     @property
     def owner_lines(self) -> list[tuple[int, int]]:
         """(source line, operator index) of all lines with an operator."""
-        return [(i + 1, owner[0]) for i, owner in enumerate(self._owners) if owner is not None]
+        return [(i + 1, owner.operator) for i, owner in enumerate(self._owners) if owner is not None]
 
     def dispose(self) -> None:
         """Takes the source out of linecache."""

@@ -9,10 +9,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from operator import itemgetter
 from typing import Any
 
 from yarrow.container.codegen.code_writer import UNKNOWN, CodeWriter
-from yarrow.container.codegen.inlined_call import InlinedCall
+from yarrow.container.codegen.failed_lines import FieldsRead, fields_of
+from yarrow.container.codegen.inlined_call import InlinedCall, LineCall
 from yarrow.container.codegen.inlining.formulas import NotInlined
 from yarrow.container.codegen.inlining.functions import InlinedFunction, inlined
 from yarrow.container.codegen.inlining.sources import source_of
@@ -93,13 +95,14 @@ def generate_told(code: CodeWriter, error: str) -> None:
 
 def _expression(
     code: CodeWriter, prefix: str, function: Callable[..., Any], arguments: Sequence[str]
-) -> tuple[str, InlinedCall | None]:
+) -> tuple[str, LineCall | None]:
     if code.inlines:
         try:
             return _written(code, inlined(function, len(arguments)), function, arguments)
         except NotInlined:
             pass
-    return f"{code.bind(prefix, function)}({', '.join(arguments)})", None
+    call = FieldsRead(fields_of(function), arguments[0]) if isinstance(function, itemgetter) else None
+    return f"{code.bind(prefix, function)}({', '.join(arguments)})", call
 
 
 def _written(

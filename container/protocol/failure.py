@@ -51,8 +51,12 @@ _MISSING_MODULE = (
 class OperatorFailure(Exception):
     """Carries a user function's exception, with its operator and the present record."""
 
-    def __init__(self, operator_name: str, record: str, cause: BaseException) -> None:
+    def __init__(
+        self, operator_name: str, record: str, cause: BaseException, *, in_exchange: bool = False
+    ) -> None:
+        """`in_exchange`: the task before failed, as it looked for the operator's subtask that gets the record."""
         super().__init__(operator_name)
+        self.in_exchange = in_exchange
         self.operator_name = operator_name
         self.record = record
         if isinstance(cause, UnsupportedKeyError):
@@ -75,14 +79,15 @@ def failure_cause(error: BaseException, where: str = "", *, in_loading: bool = F
     A missing module is final where code is loaded. A module that a running function looks for may be there at the next
     attempt.
     """
-    operator, record = "", ""
+    operator, record, place = "", "", ""
     if isinstance(error, OperatorFailure):
-        operator, record, error = error.operator_name, error.record, error.cause
+        operator, record = error.operator_name, error.record
+        place = f"the exchange before operator '{operator}'" if error.in_exchange else f"operator '{operator}'"
+        error = error.cause
     kind = type(error)
     text = format_user_first(error)
     if isinstance(error, ModuleNotFoundError):
         text += _MISSING_MODULE
-    place = f"operator '{operator}'" if operator else ""
     context = ", ".join(part for part in (place, where) if part)
     if context:
         text += f"  in {context}\n"
@@ -136,6 +141,13 @@ def _joined(parts: Iterable[str]) -> str:
 
 def _has_user_frame(part: traceback.TracebackException) -> bool:
     return any(not is_engine_file(frame.filename) for frame in part.stack)
+
+
+def has_user_frame(error: BaseException) -> bool:
+    """Whether code that is not the engine's has raised the error, or called what raised it."""
+    return any(
+        not is_engine_file(frame.f_code.co_filename) for frame, _ in traceback.walk_tb(error.__traceback__)
+    )
 
 
 def is_engine_file(filename: str) -> bool:

@@ -150,13 +150,13 @@ class TaskBuilder:
         """The task, with all its channels opened."""
         environment = self.task_environment()
         partitions = [self.result_partition(edge) for edge in self.graph.outputs_of(self.vertex.id)]
-        max_parallelism = {vertex.id: vertex.max_parallelism for vertex in self.graph.vertices}
+        vertices = {vertex.id: vertex for vertex in self.graph.vertices}
         notes = self._hooks.note_calls(self)
         chain = OperatorChain(
             self.vertex,
             environment,
             partitions,
-            lambda partition: max_parallelism[partition.edge.target],
+            lambda partition: vertices[partition.edge.target],
             None if notes is None else notes.compiled,
         )
         self._task = StreamTask(

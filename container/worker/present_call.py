@@ -130,12 +130,12 @@ class RunningCode:
             generated = self._codes.get(frame.f_code.co_filename)
             owner = None if generated is None else generated.code.owner_of_line(frame.f_lineno or 0)
             if generated is not None and owner is not None:
-                name, variable = generated.operator_names[owner[0]], owner[1]
+                name = owner.consumer or generated.operator_names[owner.operator]
                 if by_method is not None and by_method.operator_name != name:
                     break
                 held = frame.f_locals
                 # One look: another thread may delete the variable meanwhile.
-                value = held.get(variable, _ABSENT)
+                value = held.get(owner.record, _ABSENT)
                 record = "" if value is _ABSENT else shown_record(value)
                 by_method = PresentCall(name, record, "", generated.attempt)
                 break

@@ -7,6 +7,9 @@ retried.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence, Sized
+from typing import Any
+
 from yarrow.runtime.common.errors import YarrowError
 
 
@@ -69,6 +72,52 @@ class SerializationError(DataError):
         """The same error naming the operator that emitted the row."""
         self.args = (f"operator '{operator}': {self}",)
         return self
+
+
+class MissingFieldError(DataError):
+    """A record lacks a field that the program reads."""
+
+    def __init__(self, field: object, record: object) -> None:
+        kind = type(record).__qualname__
+        if isinstance(field, int) and isinstance(record, Sized) and not isinstance(record, Mapping | str | bytes):
+            has = f"it has {len(record)} fields, and positions count from 0"
+        else:
+            has = f"it is of type {kind}"
+        super().__init__(
+            f"the record {_shortened(record)} has no field {field!r}: {has}. "
+            "Name a field that each record has, or give a function that reads it."
+        )
+
+    @classmethod
+    def first_missing(cls, record: Any, fields: Iterable[Any]) -> MissingFieldError | None:
+        """The error of the first of these fields that the record lacks; None = it has all."""
+        for field in fields:
+            try:
+                record[field]
+            except Exception:
+                return cls(field, record)
+        return None
+
+
+class NoResultsError(DataError):
+    """A function gave a value that is no iterable of results."""
+
+    def __init__(self, given: object) -> None:
+        super().__init__(
+            f"the function gave {_shortened(given)} of type {type(given).__qualname__}, where an iterable of results "
+            "was expected. Return a list, yield each result, or return None for no result."
+        )
+
+
+class UnorderedRowsError(DataError):
+    """Rows cannot be sorted: values of a field have no order among each other."""
+
+    def __init__(self, pair: Sequence[object], reason: str) -> None:
+        which = f"the rows {' and '.join(map(_shortened, pair))}" if pair else "some of the rows"
+        super().__init__(
+            f"{which} cannot be sorted: {reason}. Sort by fields whose values are of one type, or by a function "
+            "that gives such values."
+        )
 
 
 class UnpicklableRowError(SerializationError):

@@ -37,10 +37,13 @@ _HEAP_TYPE = 1 << 9
 
 #: Depth of captured values to which the search for an unpicklable value goes.
 _SEARCH_DEPTH = 4
+#: Where a program makes an object that does not travel.
+_IN_OPEN = "in open() of a rich function, or inside the function"
+_INSIDE = "inside the function"
 
 
 class UnpicklableFunctionError(InvalidProgramError):
-    """A function, source or sink cannot be pickled; the message names operator, function and captured value."""
+    """A function, source or sink cannot be pickled; the message names operator or stage, and captured value."""
 
 
 class _CodePickler(cloudpickle.Pickler):  # type: ignore[misc]
@@ -149,11 +152,18 @@ class UserCodePacker:
 
     def pickle(self, value: Any, operator: str, role: str = "function") -> bytes:
         """The value as cloudpickle. Raises UnpicklableFunctionError with `operator`."""
+        return self._pickle(value, f"Operator {operator!r}: its {role}", "workers", _IN_OPEN)
+
+    def pickle_stage(self, function: Any, stage: str) -> bytes:
+        """A function of a stage as cloudpickle. Raises UnpicklableFunctionError with `stage`."""
+        return self._pickle(function, f"Stage {stage!r}: its function", "SparkDriver", _INSIDE)
+
+    def _pickle(self, value: Any, what: str, receiver: str, remedy: str) -> bytes:
         buffer = io.BytesIO()
         try:
             _FunctionPickler(buffer, self._needed, self._seen, self._shippable).dump(value)
         except Exception as error:
-            raise _unpicklable(value, operator, role, error) from None
+            raise _unpicklable(value, what, receiver, remedy, error) from None
         return buffer.getvalue()
 
     def require(self, module: str) -> None:
@@ -227,15 +237,14 @@ def describe_callable(value: Any) -> str:
     return f"{type(value).__qualname__} object"
 
 
-def _unpicklable(value: Any, operator: str, role: str, error: Exception) -> UnpicklableFunctionError:
+def _unpicklable(
+    value: Any, what: str, receiver: str, remedy: str, error: Exception
+) -> UnpicklableFunctionError:
     culprit = _culprit(value, _SEARCH_DEPTH)
     named = f" because of {culprit}" if culprit else ""
     return UnpicklableFunctionError(
-        f"Operator {operator!r}: its {role} ({describe_callable(value)}) cannot be sent to the"
-        f" workers{named}:"
-        f" {type(error).__name__}: {error}."
-        " Create such an object in open() of a rich function, or inside the function, instead of capturing"
-        " it."
+        f"{what} ({describe_callable(value)}) cannot be sent to the {receiver}{named}:"
+        f" {type(error).__name__}: {error}. Create such an object {remedy}, instead of capturing it."
     )
 
 

@@ -102,7 +102,7 @@ class Pipeline(EnvironmentSettings):
         self._stages.append(
             DeclaredStage(
                 name=name,
-                function=self._packer.pickle(function, name),
+                function=self._packer.pickle_stage(function, name),
                 required=required,
                 optional=optional,
                 takes_all=takes_all,

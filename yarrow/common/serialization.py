@@ -212,6 +212,8 @@ class Encoder(ABC, Generic[IN]):
 
     #: As for a SerializationSchema.
     takes_added_columns: bool = False
+    #: The character set to which the encoder itself limits texts; None = it tells none.
+    charset: str | None = None
 
     @abstractmethod
     def encode(self, element: IN, stream: BinaryIO) -> None:
@@ -230,7 +232,7 @@ class SimpleStringEncoder(Encoder[object]):
 
     def __init__(self, charset_name: str = "UTF-8") -> None:
         "".encode(charset_name)
-        self._charset = charset_name
+        self._charset = self.charset = charset_name
 
     def encode(self, element: object, stream: BinaryIO) -> None:
         stream.write(f"{element}\n".encode(self._charset))

@@ -13,13 +13,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from yarrow.container.codegen.code_writer import CodeWriter
+from yarrow.container.codegen.failed_lines import key_error, results_of
 from yarrow.container.codegen.user_functions import load_function, method_of
 from yarrow.container.network.element_codec import estimated_bytes
 from yarrow.container.operators.base import Emit, OperatorContext
 from yarrow.container.operators.data_set.broadcasting import DataSetFunctionBase
 from yarrow.container.operators.data_set.pulled_rows import PulledRows
 from yarrow.container.operators.data_set.replayed_rows import ROW_OVERHEAD
-from yarrow.container.operators.data_set.sorted_rows import SortedRows, order_by
+from yarrow.container.operators.data_set.sorted_rows import SortedRows, order_by, sort_rows
 from yarrow.container.operators.registry import runs
 from yarrow.container.operators.rows.row_functions import generate_iteration
 from yarrow.container.protocol.failure import OperatorFailure, short_record
@@ -86,7 +87,7 @@ class _IteratingOperator(DataSetFunctionBase):
         `first` is empty where no row waits: the partition has none, or the function has taken all of them.
         """
         try:
-            yield from results or ()
+            yield from results_of(results)
         except (OperatorFailure, GeneratorExit):
             raise
         except BaseException as error:  # user code may raise anything
@@ -210,7 +211,7 @@ class GroupCombining(_IteratingOperator):
                 except (KeyError, TypeError):
                     groups.setdefault(canonicalize(key), []).append(row)
         except BaseException as error:  # user code may raise anything
-            raise OperatorFailure(self.name, short_record(row), error) from error
+            raise OperatorFailure(self.name, short_record(row), key_error(key_of, row, error)) from error
         self._size += estimated_bytes(rows) + ROW_OVERHEAD * len(rows)
         return self._combined() if self._size > self._budget else ()
 
@@ -221,10 +222,7 @@ class GroupCombining(_IteratingOperator):
 
     def _in_order(self, rows: list[Any]) -> list[Any]:
         if self._order is not None:
-            try:
-                rows.sort(key=self._order)
-            except BaseException as error:  # fields of the user's rows may raise anything
-                raise OperatorFailure(self.name, short_record(rows[:1]), error) from error
+            sort_rows(rows, self._order, self.name)
         return rows
 
     def on_watermark(self, timestamp: int) -> Iterator[tuple[Any, int | None]]:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 from typing import Any
 
+from yarrow.container.codegen.failed_lines import results_of
 from yarrow.container.codegen.user_functions import load_function, method_of
 from yarrow.container.operators.base import OperatorContext
 from yarrow.container.operators.data_set.paired_rows import PairedRows
@@ -159,7 +160,7 @@ class CoGroupingOperator(_KeyedOperator):
     def _grouped(self, sides: Sequence[Iterable[Any]]) -> Iterator[Any]:
         lefts, rights = map(_in_order, self._sorted, sides)
         try:
-            yield from self._call(iter(lefts), iter(rights)) or ()
+            yield from results_of(self._call(iter(lefts), iter(rights)))
         except (OperatorFailure, GeneratorExit):
             raise
         except BaseException as error:  # user code may raise anything

@@ -13,6 +13,8 @@ from typing import Any, Final
 
 from greenlet import GreenletExit, getcurrent, greenlet
 
+from yarrow.container.codegen.failed_lines import results_of
+
 #: Most results that wait while the function goes on.
 _MOST_RESULTS: Final = 1024
 
@@ -64,7 +66,7 @@ class PulledRows:
     # ------------------------------------------------------------------ on the function's own stack
 
     def _run(self) -> None:
-        for result in self._call(self._pulled()) or ():
+        for result in results_of(self._call(self._pulled())):
             self._results.append(result)
             if len(self._results) >= _MOST_RESULTS:
                 self._wait()

@@ -5,6 +5,7 @@ Owner: the task thread. Rows of equal order keep their own. Must not know what t
 
 from __future__ import annotations
 
+import operator
 import pickle
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -13,13 +14,18 @@ from typing import Any, Final
 import numpy as np
 
 from yarrow.container.batch.spilled_runs import SpilledRuns
+from yarrow.container.codegen.failed_lines import key_error
 from yarrow.container.codegen.user_functions import load_function, method_of
 from yarrow.container.network.element_codec import estimated_bytes
 from yarrow.container.operators.data_set.replayed_rows import ROW_OVERHEAD
-from yarrow.container.protocol.failure import OperatorFailure, short_record
+from yarrow.container.protocol.failure import OperatorFailure, has_user_frame, short_record
+from yarrow.runtime.common.errors import YarrowError
+from yarrow.runtime.data.errors import UnorderedRowsError
 from yarrow.runtime.graph.data_set_spec import SortField
 
 _FLOATS: Final = (float, np.floating)
+#: Of a value that has an order among others; None and NaN have places before and behind them.
+_VALUE: Final = 1
 
 
 class Descending:
@@ -47,7 +53,15 @@ def order_of(fields: list[tuple[Callable[[Any], Any], bool]]) -> Callable[[Any],
     """
 
     def order(row: Any) -> tuple[Any, ...]:
-        values = [_placed(value_of(row)) for value_of, _ in fields]
+        try:
+            values = [_placed(value_of(row)) for value_of, _ in fields]
+        except (LookupError, TypeError) as error:
+            told: BaseException = error
+            for value_of, _ in fields:
+                told = key_error(value_of, row, told)
+            if told is error:
+                raise
+            raise told from None
         return tuple([value if fields[place][1] else Descending(value) for place, value in enumerate(values)])
 
     return order
@@ -58,7 +72,7 @@ def _placed(value: Any) -> tuple[int, Any]:
         return 0, None
     if isinstance(value, _FLOATS) and value != value:
         return 2, None
-    return 1, value
+    return _VALUE, value
 
 
 def order_by(fields: Sequence[SortField], operator: str) -> Callable[[Any], Any]:
@@ -69,6 +83,42 @@ def order_by(fields: Sequence[SortField], operator: str) -> Callable[[Any], Any]
             for field in fields
         ]
     )
+
+
+def sort_rows(rows: list[Any], order: Callable[[Any], Any], name: str) -> None:
+    """Sorts rows of the operator `name`. Raises OperatorFailure with two rows that cannot be compared."""
+    try:
+        rows.sort(key=order)
+    except BaseException as error:  # fields of the user's rows may raise anything
+        pair = [] if has_user_frame(error) else _without_order(rows, order)
+        raise OperatorFailure(name, short_record(pair or rows[:1]), _told(pair, error)) from error
+
+
+def _told(pair: Sequence[Any], error: BaseException) -> BaseException:
+    """The error, or a sentence on two rows if values that are compared are built in."""
+    if isinstance(error, TypeError) and not has_user_frame(error):
+        return UnorderedRowsError(pair, str(error))
+    return error
+
+
+def _without_order(rows: list[Any], order: Callable[[Any], Any]) -> list[Any]:
+    """Two rows with fields that cannot be compared; empty = each row fits those before it."""
+    #: By field: a row with a value there, and its order.
+    seen: dict[int, tuple[Any, Any]] = {}
+    for row in rows:
+        try:
+            values = order(row)
+        except Exception:
+            return []
+        for place, value in enumerate(values):
+            before, earlier = seen.get(place, (row, value))
+            try:
+                operator.lt(earlier, value)
+            except TypeError:
+                return [before, row]
+            if (value.value if isinstance(value, Descending) else value)[0] == _VALUE:
+                seen[place] = row, value
+    return []
 
 
 class SortedRows:
@@ -99,13 +149,18 @@ class SortedRows:
             return iter(self._rows)
         self._runs.add(self._rows)
         self._rows, self._size = [], 0
-        return self._runs.merged(self._order)
+        return self._merged()
+
+    def _merged(self) -> Iterator[Any]:
+        try:
+            yield from self._runs.merged(self._order)
+        except (GeneratorExit, YarrowError):
+            raise
+        except BaseException as error:  # fields of the user's rows may raise anything
+            raise OperatorFailure(self._operator, "", _told((), error)) from error
 
     def _sort(self) -> None:
-        try:
-            self._rows.sort(key=self._order)
-        except BaseException as error:  # fields of the user's rows may raise anything
-            raise OperatorFailure(self._operator, short_record(self._rows[:1]), error) from error
+        sort_rows(self._rows, self._order, self._operator)
 
     def clear(self) -> None:
         """Forgets all rows, and removes files."""

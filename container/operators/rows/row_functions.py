@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from yarrow.container.codegen.code_writer import CodeWriter
+from yarrow.container.codegen.failed_lines import FieldsRead, ResultsRead
 from yarrow.container.codegen.user_calls import generate_call, generate_condition, generate_made_value
 from yarrow.container.codegen.user_functions import close_function, load_function, method_of, open_function
 from yarrow.container.operators.base import Emit, KeyReadingOperator, OperatorContext, RowOperator
@@ -124,7 +125,8 @@ def generate_iteration(code: CodeWriter, call: str, timestamp: str | None, emit:
 def generate_elements(code: CodeWriter, results: str, timestamp: str | None, emit: Emit) -> None:
     """Generates code that emits each element of the iterable in a variable; None has no elements."""
     result = code.fresh("v")
-    with code.block(f"if {results} is not None:"), code.block(f"for {result} in {results}:"):
+    each = code.block(f"for {result} in {results}:", ResultsRead(results))
+    with code.block(f"if {results} is not None:"), each:
         emit(result, timestamp)
 
 
@@ -141,7 +143,7 @@ class ProjectionOperator(RowOperator):
     def generate(self, code: CodeWriter, value: str, timestamp: str | None, emit: Emit) -> None:
         result = code.fresh("v")
         fields = "".join(f"{value}[{int(index)}], " for index in self._indexes)
-        code.line(f"{result} = ({fields})")
+        code.line(f"{result} = ({fields})", FieldsRead(self._indexes, value))
         emit(result, timestamp)
 
 

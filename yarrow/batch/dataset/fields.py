@@ -17,6 +17,7 @@ from yarrow.common.typeinfo import BasicTypeInfo, RowTypeInfo, TupleTypeInfo, Ty
 from yarrow.datastream.functions import KeySelector
 from yarrow.datastream.program.user_functions import require_function
 from yarrow.runtime.common.errors import InvalidProgramError
+from yarrow.runtime.data.errors import MissingFieldError
 
 #: A field of a record.
 Field = int | str
@@ -35,15 +36,31 @@ class NamedField:
         self._position = int(found[1]) if found else None
 
     def __call__(self, record: Any) -> Any:
-        """The value of the field. Raises KeyError, naming the field, for a record without it."""
-        if isinstance(record, dict):
-            return record[self._name]
+        """The value of the field. Raises MissingFieldError for a record without it."""
         try:
+            if isinstance(record, dict):
+                return record[self._name]
             return getattr(record, self._name)
-        except AttributeError:
+        except (KeyError, AttributeError):
             if self._position is not None and isinstance(record, tuple | list):
-                return record[self._position]
-            raise KeyError(f"the record has no field {self._name!r}: {record!r}") from None
+                if self._position < len(record):
+                    return record[self._position]
+                raise MissingFieldError(self._position, record) from None
+            raise MissingFieldError(self._name, record) from None
+
+
+class PositionedField:
+    """Reads a field by its position, beside fields with names."""
+
+    def __init__(self, position: int) -> None:
+        self._position = position
+
+    def __call__(self, record: Any) -> Any:
+        """The value of the field. Raises MissingFieldError for a record without it."""
+        try:
+            return record[self._position]
+        except (LookupError, TypeError):
+            raise MissingFieldError(self._position, record) from None
 
 
 class NestedField:
@@ -53,7 +70,7 @@ class NestedField:
         self._steps = tuple(steps)
 
     def __call__(self, record: Any) -> Any:
-        """The value of the field."""
+        """The value of the field. Raises MissingFieldError."""
         for step in self._steps:
             record = step(record)
         return record
@@ -66,7 +83,7 @@ class SeveralFields:
         self._fields = tuple(fields)
 
     def __call__(self, record: Any) -> Any:
-        """The values."""
+        """The values. Raises MissingFieldError."""
         return tuple([field(record) for field in self._fields])
 
 
@@ -135,8 +152,8 @@ def reader_of(place: Field) -> Callable[[Any], Any]:
     if place == WHOLE:
         return itself
     if isinstance(place, int):
-        return itemgetter(place)
-    steps = [itemgetter(int(step)) if step.isdigit() else NamedField(step) for step in place.split(".")]
+        return PositionedField(place)
+    steps = [PositionedField(int(step)) if step.isdigit() else NamedField(step) for step in place.split(".")]
     return steps[0] if len(steps) == 1 else NestedField(steps)
 
 

@@ -205,8 +205,13 @@ class PartFile:
                     add(row)
             elif self._encoder is not None:
                 encode, stream = self._encoder.encode, self._as_stream()
-                for row in rows:
-                    encode(row, stream)
+                try:
+                    for row in rows:
+                        encode(row, stream)
+                except UnicodeEncodeError as error:
+                    if self._encoder.charset is None:
+                        raise
+                    raise UnwritableTextError(self._encoder.charset, error) from None
 
     def write_encoded(self, row: bytes, now: int) -> None:
         """Append the bytes of one row."""
@@ -274,6 +279,19 @@ class PartFile:
 
     def _as_stream(self) -> BinaryIO:
         return self._counted  # type: ignore[return-value]
+
+
+class UnwritableTextError(YarrowError):
+    """A text has a character that the character set of a file lacks."""
+
+    def __init__(self, charset: str, error: UnicodeEncodeError) -> None:
+        text, at = error.object, error.start
+        near = text[max(0, at - 40) : error.end + 40].rstrip("\n")
+        super().__init__(
+            f"the text {near!a} cannot be written: {charset} has no form of its character {text[at]!a}. Replace the"
+            f" character before the sink, as by text.encode({charset!r}, 'replace').decode({charset!r}), or choose"
+            " another character set."
+        )
 
 
 class _Nowhere:

@@ -113,16 +113,20 @@ def _remove_quietly(folder: str) -> None:
         _log.warning("%s is left: %s", folder, error)
 
 
-def is_filled(folder: str) -> bool:
-    """Whether there is a folder with at least one file that readers see. Raises OSError and FileSystemError."""
+def lack_of(folder: str) -> str | None:
+    """What has been done instead of a folder with a file that readers see; None = there is such a folder.
+
+    Raises OSError and FileSystemError.
+    """
     files = file_system_for(folder)
     try:
-        found = files.status(folder)
-        return found.is_dir and any(
-            not is_hidden(each.name) or each.name == "_metadata" for each in files.list(folder)
-        )
+        if not files.status(folder).is_dir:
+            return "written a plain file in place of the folder of"
+        if any(not is_hidden(each.name) or each.name == "_metadata" for each in files.list(folder)):
+            return None
     except FileNotFoundError:
-        return False
+        pass
+    return "put nothing into the folder of"
 
 
 def size_of(folder: str) -> int:

@@ -190,10 +190,10 @@ class StageAttempt:
             with self._storage(output, move):
                 if isinstance(output, StageTable):
                     write_table(tables[output.name], output, move.source)
-                elif not output_folders.is_filled(move.source):
+                elif (lack := output_folders.lack_of(move.source)) is not None:
                     raise StageOutputError(
-                        f"Stage {self.stage.name!r}: its function has put nothing into the folder of {output.name!r}:"
-                        f" it gets the path of that folder as the argument {output.name!r}"
+                        f"Stage {self.stage.name!r}: its function has {lack} {output.name!r}. It gets a path as the"
+                        f" argument {output.name!r}, makes a folder there, and writes files into it"
                     )
                 written += output_folders.size_of(move.source)
         return {"numBytesOut": float(written)}

@@ -1,0 +1,66 @@
+"""FailedLines: sentences for lines of a loop that fail by a value of the program, where no function of it runs.
+
+Owner: the task thread, behind a failure. An error that user code has raised stays as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from operator import itemgetter
+from typing import Any, NamedTuple
+
+from yarrow.container.protocol.failure import has_user_frame
+from yarrow.runtime.data.errors import MissingFieldError, NoResultsError
+
+
+def fields_of(getter: itemgetter[Any]) -> tuple[Any, ...]:
+    """The fields that an itemgetter reads."""
+    # It tells them to pickle alone.
+    reduced: Any = getter.__reduce__()
+    return tuple(reduced[1])
+
+
+def key_error(selector: Any, record: Any, error: BaseException) -> BaseException:
+    """The error of a key selector: it names the field if the selector reads fields, and the record lacks one."""
+    if not isinstance(selector, itemgetter) or has_user_frame(error):
+        return error
+    return MissingFieldError.first_missing(record, fields_of(selector)) or error
+
+
+def results_of(given: Any) -> Iterable[Any]:
+    """What a function gave, as its results: None has none. Raises NoResultsError for a value that is no iterable."""
+    if not given and not isinstance(given, Iterable):
+        return ()
+    if not _is_iterable(given):
+        raise NoResultsError(given)
+    results: Iterable[Any] = given
+    return results
+
+
+def _is_iterable(value: Any) -> bool:
+    return hasattr(type(value), "__iter__") or hasattr(type(value), "__getitem__")
+
+
+class FieldsRead(NamedTuple):
+    """A line that reads fields of the record in a variable."""
+
+    fields: Sequence[Any]
+    record: str
+
+    def told(self, error: Exception, variables: Mapping[str, Any]) -> BaseException:
+        """The error with the field that the record lacks."""
+        if has_user_frame(error):
+            return error
+        record = variables[self.record]
+        return MissingFieldError.first_missing(record, self.fields) or error
+
+
+class ResultsRead(NamedTuple):
+    """A line that goes through the results of a function, which are in a variable."""
+
+    results: str
+
+    def told(self, error: Exception, variables: Mapping[str, Any]) -> BaseException:
+        """The error with what the function gave, if that was no iterable."""
+        results = variables[self.results]
+        return error if _is_iterable(results) else NoResultsError(results)
