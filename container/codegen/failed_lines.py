@@ -10,7 +10,8 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 
 from yarrow.container.protocol.failure import has_user_frame
-from yarrow.runtime.data.errors import MissingFieldError, NoResultsError
+from yarrow.runtime.common.errors import YarrowError
+from yarrow.runtime.data.errors import MismatchedFieldError, MissingFieldError, NoResultsError
 
 
 def fields_of(getter: itemgetter[Any]) -> tuple[Any, ...]:
@@ -53,6 +54,27 @@ class FieldsRead(NamedTuple):
             return error
         record = variables[self.record]
         return MissingFieldError.first_missing(record, self.fields) or error
+
+
+class FieldAggregated(NamedTuple):
+    """A line that aggregates a field of the record in a variable; None = the record itself."""
+
+    field: int | str | None
+    record: str
+
+    def told(self, error: Exception, variables: Mapping[str, Any]) -> BaseException:
+        """The error with the field that the record lacks, or whose values do not fit each other."""
+        return aggregate_error(self.field, variables[self.record], error)
+
+
+def aggregate_error(field: int | str | None, record: Any, error: BaseException) -> BaseException:
+    """The error of a built-in aggregate: it names the field, and the record that has none or one that does not fit."""
+    if has_user_frame(error) or isinstance(error, YarrowError):
+        return error
+    missing = None if field is None else MissingFieldError.first_missing(record, [field])
+    if missing is not None:
+        return missing
+    return MismatchedFieldError(field, record, str(error)) if isinstance(error, TypeError) else error
 
 
 class ResultsRead(NamedTuple):

@@ -21,11 +21,19 @@ from yarrow.container.codegen.inlining.sources import source_of
 
 
 def generate_call(
-    code: CodeWriter, prefix: str, function: Callable[..., Any], arguments: Sequence[str], result: str
+    code: CodeWriter,
+    prefix: str,
+    function: Callable[..., Any],
+    arguments: Sequence[str],
+    result: str,
+    told: LineCall | None = None,
 ) -> None:
-    """Generates `result = function(arguments)`; `prefix` begins the name of the function in the code."""
+    """Generates `result = function(arguments)`; `prefix` begins the name of the function in the code.
+
+    `told` tells the errors of a function of the engine.
+    """
     expression, call = _expression(code, prefix, function, arguments)
-    code.line(f"{result} = {expression}", call)
+    code.line(f"{result} = {expression}", told or call)
 
 
 def generate_made_value(

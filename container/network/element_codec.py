@@ -91,9 +91,17 @@ class ElementCodec:
         try:
             return self._rows.dump_rows(rows)
         except SerializationError as error:
-            if self._producer:
-                error.for_operator(self._producer)
-            raise
+            raise self._of_producer(error) from error.__cause__
+
+    def _load(self, body: memoryview) -> list[Any]:
+        # Some rows are checked by their declared type when they are read.
+        try:
+            return self._rows.load_rows(body)
+        except SerializationError as error:
+            raise self._of_producer(error) from error.__cause__
+
+    def _of_producer(self, error: SerializationError) -> SerializationError:
+        return error.for_operator(self._producer) if self._producer else error
 
     @property
     def pickles(self) -> bool:
@@ -121,7 +129,7 @@ class ElementCodec:
         """The element of a frame. Raises WireProtocolError if payload and header disagree."""
         if frame_type is FrameType.ROWS:
             stamps, kinds, body = _split_columns(memoryview(payload), flags)
-            values = self._rows.load_rows(body)
+            values = self._load(body)
             if len(values) != rows:
                 raise WireProtocolError(f"data connection: frame of {rows} rows held {len(values)}")
             return RowBatch(values, None if stamps is None else load_timestamps(stamps), kinds)

@@ -13,7 +13,7 @@ import reprlib
 import sys
 import traceback
 from collections.abc import Iterable
-from types import TracebackType
+from types import ModuleType, TracebackType
 
 import yarrow
 from yarrow.container.protocol.errors import ChannelFailedError
@@ -82,7 +82,9 @@ def failure_cause(error: BaseException, where: str = "", *, in_loading: bool = F
     operator, record, place = "", "", ""
     if isinstance(error, OperatorFailure):
         operator, record = error.operator_name, error.record
-        place = f"the exchange before operator '{operator}'" if error.in_exchange else f"operator '{operator}'"
+        place = (
+            f"the exchange before operator '{operator}'" if error.in_exchange else f"operator '{operator}'"
+        )
         error = error.cause
     kind = type(error)
     text = format_user_first(error)
@@ -143,11 +145,15 @@ def _has_user_frame(part: traceback.TracebackException) -> bool:
     return any(not is_engine_file(frame.filename) for frame in part.stack)
 
 
-def has_user_frame(error: BaseException) -> bool:
-    """Whether code that is not the engine's has raised the error, or called what raised it."""
-    return any(
-        not is_engine_file(frame.f_code.co_filename) for frame, _ in traceback.walk_tb(error.__traceback__)
-    )
+def has_user_frame(error: BaseException, module: ModuleType | None = None) -> bool:
+    """Whether code that is not the engine's has raised the error, or called what raised it.
+
+    `module` is one of Python's own that the engine calls.
+    """
+    files = {frame.f_code.co_filename for frame, _ in traceback.walk_tb(error.__traceback__)}
+    if module is not None:
+        files.discard(str(module.__file__))
+    return not all(map(is_engine_file, files))
 
 
 def is_engine_file(filename: str) -> bool:

@@ -79,7 +79,11 @@ class MissingFieldError(DataError):
 
     def __init__(self, field: object, record: object) -> None:
         kind = type(record).__qualname__
-        if isinstance(field, int) and isinstance(record, Sized) and not isinstance(record, Mapping | str | bytes):
+        if (
+            isinstance(field, int)
+            and isinstance(record, Sized)
+            and not isinstance(record, Mapping | str | bytes)
+        ):
             has = f"it has {len(record)} fields, and positions count from 0"
         else:
             has = f"it is of type {kind}"
@@ -97,6 +101,17 @@ class MissingFieldError(DataError):
             except Exception:
                 return cls(field, record)
         return None
+
+
+class MismatchedFieldError(DataError):
+    """A value of a field, None = of the record itself, cannot be aggregated with those of other records."""
+
+    def __init__(self, field: int | str | None, record: object, reason: str) -> None:
+        what = "" if field is None else f"field {field!r} of "
+        super().__init__(
+            f"{what}the record {_shortened(record)} does not fit those of the records before it: {reason}. "
+            "Give all records a value of one type there, which can be added or compared."
+        )
 
 
 class NoResultsError(DataError):

@@ -115,7 +115,7 @@ CASES: dict[str, tuple[Fragment, str]] = {
     "flat_map": (lambda s: same(same(s).flat_map(user_code).name("culprit")), "7"),
     "generator": (lambda s: same(same(s).process(Generating()).name("culprit")), "7"),
     "key selector at the exchange": (
-        lambda s: s.map(lambda v: v).name("culprit").key_by(user_code).reduce(lambda a, b: a).name("innocent"), "7",
+        lambda s: same(s).key_by(user_code).reduce(lambda a, b: a).name("culprit"), "7",
     ),
     "key selector of the keyed operator": (
         lambda s: s.key_by(user_code).reduce(lambda a, b: a).name("culprit"), "7"
@@ -129,7 +129,7 @@ CASES: dict[str, tuple[Fragment, str]] = {
     "open": (lambda s: same(same(s).map(Open()).name("culprit")), ""),
     "close": (lambda s: same(same(s).map(Close()).name("culprit")), ""),
     "partitioner": (
-        lambda s: s.map(lambda v: v).name("culprit").partition_custom(lambda k, n: user_code(k), lambda v: v), "7",
+        lambda s: same(s).partition_custom(lambda k, n: user_code(k), lambda v: v).map(abs).name("culprit"), "7",
     ),
 }  # fmt: skip
 

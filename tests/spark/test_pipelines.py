@@ -338,14 +338,25 @@ def test_a_late_task_of_a_failed_stage_leaves_nothing(driver: DriverUnderTest, t
     played.end()
 
 
-def test_folders_that_stay_empty_are_told(driver: DriverUnderTest, tmp_path: Path) -> None:
+def test_folders_that_stay_empty_or_are_files_are_told(driver: DriverUnderTest, tmp_path: Path) -> None:
     pipeline = pipeline_in(tmp_path)
     pipeline.stage("empty", lambda spark, model: None, outputs=StageFiles("model", str(tmp_path / "model")))
+    pipeline.stage(
+        "file",
+        lambda spark, text: Path(text).write_text("no folder"),
+        outputs=StageFiles("text", str(tmp_path / "text")),
+    )
     played = PlayedPipeline(driver, pipeline)
-    cause = played.begin("empty").result(LIMIT).cause
+    causes = {name: played.begin(name).result(LIMIT).cause for name in ("empty", "file")}
     played.end()
-    assert cause is not None
-    assert "has put nothing into the folder of 'model'" in cause.message
+    told = {name: cause.message for name, cause in causes.items() if cause is not None}
+    path = "It gets a path as the argument {0!r}, makes a folder there, and writes files into it"
+    assert told == {
+        "empty": "Stage 'empty': its function has put nothing into the folder of 'model'. "
+        + path.format("model"),
+        "file": "Stage 'file': its function has written a plain file in place of the folder of 'text'. "
+        + path.format("text"),
+    }
 
 
 def refused(driver: DriverUnderTest, pipeline: Pipeline) -> FailureCause:

@@ -23,6 +23,7 @@ from yarrow.common.typeinfo import TypeInformation
 from yarrow.common.types import Row
 from yarrow.container.batch.folding.kept_values import generate_kept, never_kept
 from yarrow.container.codegen.code_writer import CodeWriter
+from yarrow.container.codegen.failed_lines import aggregate_error
 from yarrow.container.codegen.freezing import generate_fixed
 from yarrow.container.codegen.user_calls import generate_call, generate_told
 from yarrow.container.network.element_codec import estimated_bytes
@@ -186,7 +187,9 @@ class RowFold(ABC):
             self._generate_fold(code, row)
 
     def _blame(self, row: Any, error: BaseException) -> NoReturn:
-        raise OperatorFailure(self._folding.operator, short_record(row), error) from error
+        folding = self._folding
+        told = error if folding.reduce is not None else aggregate_error(folding.position, row, error)
+        raise OperatorFailure(folding.operator, short_record(row), told) from error
 
     def _field(self, code: CodeWriter, value: str) -> str:
         field, position = code.fresh("x"), self._folding.position

@@ -5,6 +5,7 @@ Owner: the task thread. Rows of equal order keep their own. Must not know what t
 
 from __future__ import annotations
 
+import heapq
 import operator
 import pickle
 from collections.abc import Callable, Iterator, Sequence
@@ -96,7 +97,7 @@ def sort_rows(rows: list[Any], order: Callable[[Any], Any], name: str) -> None:
 
 def _told(pair: Sequence[Any], error: BaseException) -> BaseException:
     """The error, or a sentence on two rows if values that are compared are built in."""
-    if isinstance(error, TypeError) and not has_user_frame(error):
+    if isinstance(error, TypeError) and not has_user_frame(error, heapq):
         return UnorderedRowsError(pair, str(error))
     return error
 

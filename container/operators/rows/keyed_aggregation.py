@@ -15,7 +15,9 @@ from typing import Any, NamedTuple, Self, cast
 from yarrow.common.typeinfo import TypeInformation, Types
 from yarrow.common.types import Row, bear_names
 from yarrow.container.codegen.code_writer import CodeWriter
+from yarrow.container.codegen.failed_lines import FieldAggregated
 from yarrow.container.codegen.freezing import generate_fixed
+from yarrow.container.codegen.inlined_call import LineCall
 from yarrow.container.codegen.user_calls import generate_call
 from yarrow.container.codegen.user_functions import load_function, method_of
 from yarrow.container.operators.base import Emit, KeyReadingOperator, OperatorContext, declared_type
@@ -60,6 +62,10 @@ class FoldingOperator(KeyReadingOperator):
     @abstractmethod
     def combination(self) -> Callable[[Any, Any], Any]:
         """The function (value so far, new record) -> new value."""
+
+    def told_of(self, value: str) -> LineCall | None:
+        """What tells the errors of the combining function for the record in a variable; None = they tell themselves."""
+        return None
 
     def setup(self, context: OperatorContext) -> None:
         super().setup(context)
@@ -107,7 +113,12 @@ class FoldingOperator(KeyReadingOperator):
             key,
             first=lambda target: code.line(f"{target} = {value}"),
             update=lambda target: generate_call(
-                code, "combine", combine, [self._generate_tried(code, target), value], target
+                code,
+                "combine",
+                combine,
+                [self._generate_tried(code, target), value],
+                target,
+                self.told_of(value),
             ),
             fixed=lambda target: generate_fixed(
                 code, target, self._type, self.context.environment.object_reuse
@@ -263,6 +274,9 @@ class FieldAggregation(FoldingOperator):
 
     def combination(self) -> Callable[[Any, Any], Any]:
         return _combination(self._spec.kind, self._spec.position, self.name)
+
+    def told_of(self, value: str) -> LineCall | None:
+        return FieldAggregated(self._spec.position, value)
 
 
 def _combination(kind: AggregateKind, position: int | str | None, name: str) -> Callable[[Any, Any], Any]:

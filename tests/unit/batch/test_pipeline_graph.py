@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from yarrow.runtime.graph.batch.due_times import with_due_time
 from yarrow.runtime.graph.batch.pipeline_plan import is_pipeline, lines_of_pipeline, path_of, stage_of
 from yarrow.runtime.graph.job_graph import JobGraph, decode_job_graph, encode_job_graph
 from yarrow.runtime.graph.states import JobType
+from yarrow.runtime.graph.user_code import UnpicklableFunctionError
 
 
 def nothing(spark: Any, **arguments: Any) -> None:
@@ -369,3 +371,18 @@ def test_the_time_of_a_run_is_one_for_all_stages() -> None:
 def test_a_parameter_that_would_lead_to_another_folder_is_refused(value: Any) -> None:
     with pytest.raises(PipelineError, match=r"names the parameter 'day', which is .*: a path takes"):
         leave_and_read({"day": value}, {}).get_job_graph()
+
+
+def test_a_function_that_does_not_travel_is_told_by_its_stage() -> None:
+    lock = threading.Lock()
+
+    def locked(spark: Any) -> None:
+        with lock:
+            pass
+
+    with pytest.raises(
+        UnpicklableFunctionError,
+        match=r"^Stage 'day': its function \(locked at test_pipeline_graph\.py:\d+\) cannot be sent to the SparkDriver "
+        r"because of the captured variable 'lock' \(_thread\.lock\): .* Create such an object inside the function",
+    ):
+        Pipeline("nightly").stage("day", locked)

@@ -35,7 +35,7 @@ from yarrow.datastream.connectors.file_system import (
     StreamingFileSink,
 )
 from yarrow.datastream.formats.parquet import ParquetBulkWriters
-from yarrow.runtime.common.errors import InvalidProgramError
+from yarrow.runtime.common.errors import InvalidProgramError, YarrowError
 from yarrow.runtime.common.ids import RandomIdFactory
 from yarrow.runtime.fs.local import LocalFileSystem
 
@@ -339,6 +339,35 @@ def test_settings_that_cannot_be(tmp_path: Path) -> None:
     file.write_text("")
     with pytest.raises(InvalidProgramError, match="is a file"):
         FileSink.for_row_format(str(file), Encoder.simple_string_encoder()).build().validate()
+
+
+class OwnEncoder(Encoder[str]):
+    """An encoder of the program's."""
+
+    def encode(self, element: str, stream: BinaryIO) -> None:
+        stream.write(element.encode("ascii"))
+
+
+def test_a_text_that_the_character_set_lacks_is_shown(tmp_path: Path) -> None:
+    def written_by(encoder: Encoder[Any]) -> None:
+        writer = FileSink.for_row_format(str(tmp_path), encoder).build().create_writer(SinkContext())
+        try:
+            writer.write(["fine", "caf\u00e9 \ud800"], None)
+        finally:
+            writer.close()
+
+    with pytest.raises(
+        YarrowError,
+        match=r"^the text 'caf\\xe9 \\ud800' cannot be written: UTF-8 has no form of its character '\\ud800'",
+    ):
+        written_by(Encoder.simple_string_encoder())
+    with pytest.raises(
+        YarrowError, match=r"latin-1 has no form of its character '\\ud800'\. Replace .* 'replace'\)"
+    ):
+        written_by(Encoder.simple_string_encoder("latin-1"))
+    # Nothing is known of its rules, so that its own lines say more.
+    with pytest.raises(UnicodeEncodeError):
+        written_by(OwnEncoder())
 
 
 #: A call, its arguments, and what the error says.

@@ -112,14 +112,19 @@ def test_a_new_attempt_removes_what_earlier_ones_of_its_job_have_left(tmp_path: 
 
 def test_a_folder_is_filled_by_a_file_that_readers_see(tmp_path: Path) -> None:
     folder = str(tmp_path / "a")
-    assert not output_folders.is_filled(folder)
+    assert output_folders.lack_of(folder) == "put nothing into the folder of"
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "_SUCCESS").touch()
-    assert not output_folders.is_filled(folder)
+    assert output_folders.lack_of(folder) == "put nothing into the folder of"
     # A savepoint.
     (tmp_path / "a" / "_metadata").write_text("four")
-    assert output_folders.is_filled(folder)
+    assert output_folders.lack_of(folder) is None
     assert output_folders.size_of(folder) == 4
+
+
+def test_a_plain_file_is_no_folder(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("four")
+    assert output_folders.lack_of(str(tmp_path / "a")) == "written a plain file in place of the folder of"
 
 
 def test_spark_gets_paths_that_name_their_file_system() -> None:
