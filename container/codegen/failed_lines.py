@@ -30,12 +30,12 @@ def key_error(selector: Any, record: Any, error: BaseException) -> BaseException
 
 def results_of(given: Any) -> Iterable[Any]:
     """What a function gave, as its results: None has none. Raises NoResultsError for a value that is no iterable."""
-    if not given and not isinstance(given, Iterable):
-        return ()
-    if not _is_iterable(given):
+    if _is_iterable(given):
+        results: Iterable[Any] = given
+        return results
+    if given:
         raise NoResultsError(given)
-    results: Iterable[Any] = given
-    return results
+    return ()
 
 
 def _is_iterable(value: Any) -> bool:

@@ -13,7 +13,6 @@ from operator import itemgetter
 from typing import Any
 
 from yarrow.container.codegen.code_writer import UNKNOWN, CodeWriter
-from yarrow.container.codegen.failed_lines import FieldsRead, fields_of
 from yarrow.container.codegen.inlined_call import InlinedCall, LineCall
 from yarrow.container.codegen.inlining.formulas import NotInlined
 from yarrow.container.codegen.inlining.functions import InlinedFunction, inlined
@@ -109,8 +108,13 @@ def _expression(
             return _written(code, inlined(function, len(arguments)), function, arguments)
         except NotInlined:
             pass
-    call = FieldsRead(fields_of(function), arguments[0]) if isinstance(function, itemgetter) else None
-    return f"{code.bind(prefix, function)}({', '.join(arguments)})", call
+    expression = f"{code.bind(prefix, function)}({', '.join(arguments)})"
+    if not isinstance(function, itemgetter):
+        return expression, None
+    # Most programs have no such function.
+    from yarrow.container.codegen.failed_lines import FieldsRead, fields_of
+
+    return expression, FieldsRead(fields_of(function), arguments[0])
 
 
 def _written(

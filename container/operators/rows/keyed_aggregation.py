@@ -15,7 +15,6 @@ from typing import Any, NamedTuple, Self, cast
 from yarrow.common.typeinfo import TypeInformation, Types
 from yarrow.common.types import Row, bear_names
 from yarrow.container.codegen.code_writer import CodeWriter
-from yarrow.container.codegen.failed_lines import FieldAggregated
 from yarrow.container.codegen.freezing import generate_fixed
 from yarrow.container.codegen.inlined_call import LineCall
 from yarrow.container.codegen.user_calls import generate_call
@@ -276,6 +275,8 @@ class FieldAggregation(FoldingOperator):
         return _combination(self._spec.kind, self._spec.position, self.name)
 
     def told_of(self, value: str) -> LineCall | None:
+        from yarrow.container.codegen.failed_lines import FieldAggregated
+
         return FieldAggregated(self._spec.position, value)
 
 

@@ -11,7 +11,6 @@ from types import MappingProxyType
 from typing import Any
 
 from yarrow.container.codegen.code_writer import CodeWriter
-from yarrow.container.codegen.failed_lines import FieldsRead, ResultsRead
 from yarrow.container.codegen.user_calls import generate_call, generate_condition, generate_made_value
 from yarrow.container.codegen.user_functions import close_function, load_function, method_of, open_function
 from yarrow.container.operators.base import Emit, KeyReadingOperator, OperatorContext, RowOperator
@@ -124,6 +123,9 @@ def generate_iteration(code: CodeWriter, call: str, timestamp: str | None, emit:
 
 def generate_elements(code: CodeWriter, results: str, timestamp: str | None, emit: Emit) -> None:
     """Generates code that emits each element of the iterable in a variable; None has no elements."""
+    # Not each worker has such an operator.
+    from yarrow.container.codegen.failed_lines import ResultsRead
+
     result = code.fresh("v")
     each = code.block(f"for {result} in {results}:", ResultsRead(results))
     with code.block(f"if {results} is not None:"), each:
@@ -141,6 +143,8 @@ class ProjectionOperator(RowOperator):
         self._indexes = spec.indexes
 
     def generate(self, code: CodeWriter, value: str, timestamp: str | None, emit: Emit) -> None:
+        from yarrow.container.codegen.failed_lines import FieldsRead
+
         result = code.fresh("v")
         fields = "".join(f"{value}[{int(index)}], " for index in self._indexes)
         code.line(f"{result} = ({fields})", FieldsRead(self._indexes, value))

@@ -114,11 +114,13 @@ def test_runs_on_disk_without_an_order_are_told_too(monkeypatch: pytest.MonkeyPa
     assert "cannot be sorted: '<' not supported between" in told(sorted_rows, "sorts")
 
 
+#: No result of the type that functions declare.
+SEVEN: Any = 7
 RESULTS: dict[str, Callable[[DataSet], DataSet]] = {
     "flat_map": lambda data: data.flat_map(lambda row: row[1]),
-    "map_partition": lambda data: data.map_partition(lambda rows: 7),
-    "reduce_group": lambda data: data.group_by(0).reduce_group(lambda rows: 7),
-    "co_group": lambda data: data.co_group(data).where(0).equal_to(0).with_(lambda ones, others: 7),
+    "map_partition": lambda data: data.map_partition(lambda rows: SEVEN),
+    "reduce_group": lambda data: data.group_by(0).reduce_group(lambda rows: SEVEN),
+    "co_group": lambda data: data.co_group(data).where(0).equal_to(0).with_(lambda ones, others: SEVEN),
 }
 
 

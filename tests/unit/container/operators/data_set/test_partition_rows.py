@@ -22,6 +22,7 @@ from yarrow.container.operators.data_set.replayed_rows import ReplayedRows
 from yarrow.container.protocol.failure import OperatorFailure
 from yarrow.datastream import DataStream, RuntimeContext
 from yarrow.datastream.functions import MapFunction
+from yarrow.runtime.data.errors import UnorderedRowsError
 from yarrow.runtime.graph.data_set_spec import FirstRowsOperator, SortField, SortPartitionOperator
 
 
@@ -84,7 +85,7 @@ def test_rows_that_cannot_be_compared_are_told_by_operator() -> None:
     with pytest.raises(OperatorFailure) as failed:
         sorted_rows([(1, 1), ("x", 1)], (0, True), parallelism=1)
     assert failed.value.operator_name == "Sort"
-    assert isinstance(failed.value.cause, TypeError)
+    assert isinstance(failed.value.cause, UnorderedRowsError)
 
 
 def test_first_passes_on_as_many_rows_of_each_partition() -> None:
