@@ -60,11 +60,18 @@ def spark_query(asked: str) -> str:
     return asked
 
 
-def redirected(location: str, base: str) -> str:
-    """Where a redirection of Spark's leads below a job; `base` is the path of the job's pages. Hosts count nothing."""
+def redirected(location: str, base: str, asked: str) -> str:
+    """Where a redirection of Spark's leads below a job, relative to the path of the request. Hosts count nothing.
+
+    `base` is the path of the job's pages for browsers, and `asked` what the request's path has behind it. YARN's proxy
+    follows redirections itself, and asks without what it has put before the path.
+    """
     parts = urlsplit(location)
     path = parts.path if parts.path.startswith("/") else f"/{parts.path}"
-    if path != base and not path.startswith(f"{base}/"):
-        path = base + path
+    if path == base or path.startswith(f"{base}/"):
+        path = path.removeprefix(base)
+    # The request's path without a slash at its end is that of a file beside the pages.
+    to_base = "../" * (asked.count("/") - 1) or "./" if asked else f"./{base.rpartition('/')[2]}/"
+    path = to_base + path.lstrip("/")
     # A header has Latin-1 alone; what is escaped already stays so.
     return quote(f"{path}?{parts.query}" if parts.query else path, safe=_IN_LOCATION)

@@ -27,6 +27,8 @@ from yarrow.runtime.yarn.gateways import ContainerShape
 from yarrow.runtime.yarn.shared_places import check_savepoint_target, check_shared_places
 from yarrow.runtime.yarn.spark_driver_shape import spark_driver_shape
 
+#: The page's route below the tracking URL, where Skein's own page shows those of others.
+PAGE_ROUTE = "yarrow"
 #: Most seconds between two looks at containers.
 _LONGEST_POLL = 1.0
 
@@ -101,7 +103,7 @@ class ApplicationMasterSettings:
                 rest_settings,
                 entrance=EntranceKind.PROXY,
                 cancel_by_get=config.get(yarn.PROXY_ALLOW_CANCEL),
-                external_base=f"/proxy/{folder.application_id}",
+                external_base=f"/proxy/{folder.application_id}/pages/{PAGE_ROUTE}",
             ),
         )
 

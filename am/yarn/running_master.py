@@ -23,7 +23,7 @@ from yarrow.am.rest.activity import ClientActivity
 from yarrow.am.rest.server.server import RestServer
 from yarrow.am.rest.services import RestServices
 from yarrow.am.rest.views.application import WholeApplication
-from yarrow.am.yarn.application_master_settings import ApplicationMasterSettings
+from yarrow.am.yarn.application_master_settings import PAGE_ROUTE, ApplicationMasterSettings
 from yarrow.am.yarn.modes.application_end import ApplicationEnd
 from yarrow.am.yarn.modes.cluster import LOOK, RunningCluster, until_led
 from yarrow.am.yarn.modes.end_file import EndFile
@@ -60,8 +60,8 @@ from yarrow.runtime.yarn.layout import KV_ATTEMPT, KV_REST_ADDRESS, SPARK_DRIVER
 from yarrow.runtime.yarn.resource_manager_web import ResourceManagerWeb
 from yarrow.runtime.yarn.waiting_containers import SPARK_DRIVER_KEYS, ContainerExplainer
 
-#: The page's route below the tracking URL, and its name on Skein's own page.
-_PAGE_ROUTE, _PAGE_NAME = "yarrow", "Yarrow"
+#: The page's name on Skein's own page.
+_PAGE_NAME = "Yarrow"
 _LOG_FILE = "jobmanager.log"
 #: YARN's proxy asks through Skein's ApplicationMaster in this container: no other process needs this address.
 _LOOPBACK = "127.0.0.1"
@@ -399,7 +399,7 @@ class RunningMaster:
 
     async def _add_page(self, address: str) -> None:
         try:
-            await asyncio.to_thread(self._gateway.add_page, _PAGE_ROUTE, address, _PAGE_NAME)
+            await asyncio.to_thread(self._gateway.add_page, PAGE_ROUTE, address, _PAGE_NAME)
         except YarnError as error:
             _log.warning("YARN's proxy does not show the REST server: %s", error)
 

@@ -54,5 +54,6 @@ async def _page(access: ClusterAccess, request: Request, job_id: str, page: str)
         "cache-control": found.caching or "no-store",
     }
     if found.location:
-        headers["location"] = redirected(found.location, base)
+        behind = request.url.path.partition("/spark")[2]
+        headers["location"] = redirected(found.location, base, behind)
     return Response(found.body, found.status, headers, found.media_type)

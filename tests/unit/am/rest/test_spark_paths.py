@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from urllib.parse import urljoin
 
 import pytest
 from httpx import AsyncClient
@@ -85,10 +86,15 @@ def test_a_redirection_stays_below_the_job() -> None:
         f"http://elsewhere{BASE}/jobs/",
         "//elsewhere/jobs/",
     ):
-        assert redirected(location, BASE) == f"{BASE}/jobs/"
-    assert redirected("http://elsewhere/jobs/job?id=1", BASE) == f"{BASE}/jobs/job?id=1"
-    assert redirected("https://elsewhere", BASE) == f"{BASE}/"
-    assert redirected("/jobs/?name=\u0416%C3%A4", BASE) == f"{BASE}/jobs/?name=%D0%96%C3%A4"
+        for asked in ("", "/", "/stages", "/stages/stage/", "/static/a/b"):
+            # As whoever follows it resolves it, with and without what stands before the server.
+            for before in ("http://host", "http://manager/proxy/application_1_0001/pages/yarrow"):
+                found = urljoin(f"{before}{BASE}{asked}", redirected(location, BASE, asked))
+                assert found == f"{before}{BASE}/jobs/"
+    assert redirected("http://elsewhere/jobs/job?id=1", BASE, "/") == "./jobs/job?id=1"
+    assert redirected("https://elsewhere", BASE, "/") == "./"
+    assert redirected("https://elsewhere", BASE, "") == "./spark/"
+    assert redirected("/jobs/?name=\u0416%C3%A4", BASE, "/stages/stage/") == "../../jobs/?name=%D0%96%C3%A4"
 
 
 def test_a_page_comes_from_the_jobs_driver_under_both_policies(tmp_path: Path) -> None:
@@ -109,7 +115,7 @@ def test_a_page_comes_from_the_jobs_driver_under_both_policies(tmp_path: Path) -
             status=302, media_type="", body=b"", location="http://127.0.0.1:4040/jobs/"
         )
         answer = await client.get(f"{BASE}")
-        assert (answer.status_code, answer.headers["location"]) == (302, f"{BASE}/jobs/")
+        assert (answer.status_code, answer.headers["location"]) == (302, "./spark/jobs/")
         assert "frame-ancestors 'self'" in answer.headers["content-security-policy"]
 
     run(tmp_path, body)
@@ -142,10 +148,10 @@ def test_pages_need_the_token_where_rest_does(tmp_path: Path) -> None:
 def test_links_lead_through_what_stands_before_the_server(tmp_path: Path) -> None:
     async def body(cluster: FakeCluster, client: AsyncClient) -> None:
         assert (await client.get(f"{BASE}/jobs/")).status_code == 200
-        assert cluster.dispatcher.asked_pages[0].base == f"/proxy/application_1_0001{BASE}"
+        assert cluster.dispatcher.asked_pages[0].base == f"/proxy/application_1_0001/pages/yarrow{BASE}"
 
     run(
         tmp_path,
         body,
-        RestSettings(entrance=EntranceKind.PROXY, external_base="/proxy/application_1_0001"),
+        RestSettings(entrance=EntranceKind.PROXY, external_base="/proxy/application_1_0001/pages/yarrow"),
     )
