@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from tests.support.job_steps import job_steps
 from tests.support.restarted_job import CANONICAL, OWN, RestartedJob
 from yarrow.common.time import Time
+from yarrow.common.typeinfo import TypeInformation, Types
 from yarrow.container.operators.join.interval_join import IntervalJoiningOperator
 from yarrow.datastream import DataStream, IntervalJoined, ProcessJoinFunction
 from yarrow.runtime.data.checkpoint_options import CheckpointOptions
@@ -86,8 +87,10 @@ class Model:
         return Counter(left * kind.keeps_first + right * kind.keeps_second)
 
 
+#: Most are whole tenths of a second, and so meet in each of the narrow intervals.
+times_of = st.builds(lambda tenths, rest: 100 * tenths + rest, st.integers(0, 90), st.sampled_from([0, 0, 0, 1, 60]))
 rows_of = st.lists(
-    st.tuples(st.integers(0, 1), st.sampled_from(KEYS), st.integers(0, 90).map(lambda time: 100 * time)),
+    st.tuples(st.integers(0, 1), st.sampled_from(KEYS), times_of),
     min_size=1,
     max_size=8,
 )
@@ -181,6 +184,33 @@ def test_a_cut_among_unmatched_rows_loses_and_doubles_none(backend: str) -> None
     assert {row[0] for row in [*left, *again]} == {(key, key) for key in keys}
     state = job.stop(CANONICAL)
     assert all(not subtask.keyed for subtask in state.subtasks.values())
+
+
+@pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
+@pytest.mark.parametrize("bounds", [(0, 0), (40, 40), (-150, 40)])
+@pytest.mark.parametrize("row_type", [None, Types.TUPLE([Types.LONG(), Types.STRING()])], ids=["any", "declared"])
+def test_each_backend_finds_the_rows_that_one_in_memory_has_stored(
+    bounds: tuple[int, int], backend: str, row_type: TypeInformation | None
+) -> None:
+    """Also those near the start of a second, on which the buckets of either backend begin."""
+    build = interval_join(bounds, JoinKind.INNER)
+    job = RestartedJob(
+        lambda *rows: build(*(each.map(lambda row: row, row_type) for each in rows)), inputs=2
+    )
+    job.start(1, "hashmap")
+    times = [960, 999, 1000, 1000, 1001, 1055]
+    job.push([(7, f"left {number}") for number in range(len(times))], times)
+    job.restart(2, backend, CANONICAL)
+    for time in times:
+        job.push([(7, "right")], [time + bounds[1]], 1)
+    met = Counter((row[2], row[3]) for row, _ in job.take())
+    assert met == Counter(
+        (left, right + bounds[1])
+        for left in times
+        for right in times
+        if bounds[0] <= right + bounds[1] - left <= bounds[1]
+    )
+    job.stop(CANONICAL)
 
 
 @pytest.mark.parametrize("options", [CANONICAL, OWN], ids=["canonical", "native"])

@@ -12,22 +12,19 @@ from itertools import groupby
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from yarrow.container.codegen.code_writer import CodeWriter
 from yarrow.container.operators.base import OperatorContext
 from yarrow.container.operators.event_time_order.keyed_buffer import LENGTH, KeyedBuffer, second_of
 from yarrow.container.operators.event_time_order.keyed_rows_by_time import KeyedRowsByTime, RowsOfTime
 from yarrow.container.operators.event_time_order.row_addition import generate_added
-from yarrow.container.state.frozen_shard import PIECE
+from yarrow.container.operators.rows_by_key import ids_of, lists_of_keys, rows_in_order
 from yarrow.container.state.frozen_windows import WindowContent
 from yarrow.container.state.pacing import Pacing
 from yarrow.container.state.window_tables import WindowTables
 from yarrow.datastream.window_types import TimeWindow
 from yarrow.runtime.data.elements import MIN_TIMESTAMP
 from yarrow.runtime.data.keys import canonicalize
-from yarrow.runtime.data.serializers.nested import TupleColumns
-from yarrow.runtime.snapshot.key_columns import Objects, numbers_of, objects_of
 
 
 class HeapBuffer(KeyedBuffer):
@@ -103,51 +100,17 @@ def _stored(
             times.append(time)
             counts.append((end - begin) // 2)
             pacing.step()
-        count = len(rows)
-        ids = _ids_of(keys)
+        ids = ids_of(keys)
         order = np.argsort(ids, kind="stable")
-        firsts = np.concatenate(([0], np.flatnonzero(np.diff(ids[order])) + 1))
-        bounds = firsts.tolist()
         columns = (
             np.repeat(np.array(times, dtype=np.int64), counts)[order],
             order.astype(np.int64) + number,
-            _in_order(rows, order, pacing),
+            rows_in_order(rows, order, pacing),
         )
-        number += count
-        of_keys = [keys[at] for at in order[firsts].tolist()]
+        number += len(rows)
+        places, lists = lists_of_keys(ids, order, columns, as_columns=as_columns)
+        of_keys = [keys[at] for at in places]
         # No reference here keeps the lists alive while the second is written.
         del keys, rows
-        lists: list[Any] = []
-        for run in map(slice, bounds, [*bounds[1:], count]):
-            of_key = TupleColumns(*(column[run] for column in columns))
-            lists.append(of_key if as_columns else of_key.tuples())
         yield second_of(start), of_keys, lists
         pacing.step()
-
-
-def _in_order(rows: list[Any], order: npt.NDArray[np.intp], pacing: Pacing) -> Objects:
-    """The rows in this order (intp, shape (rows,)), piece by piece: dtype object, shape (rows,)."""
-    column, found = np.empty(len(rows), dtype=object), np.empty(len(rows), dtype=object)
-    parts = [slice(start, start + PIECE) for start in range(0, len(rows), PIECE)]
-    for part in parts:
-        column[part] = objects_of(rows[part])
-        pacing.step()
-    for part in parts:
-        found[part] = column[order[part]]
-        pacing.step()
-    return found
-
-
-def _ids_of(keys: list[Any]) -> npt.NDArray[np.int64]:
-    """A number for each key; equal keys have the same number: int64, shape (keys,)."""
-    numbers = [numbers_of(piece) for piece in _pieces(keys)]
-    found = [piece for piece in numbers if piece is not None]
-    if len(found) == len(numbers):
-        return np.concatenate(found)
-    place: dict[Any, int] = {}
-    return np.array([place.setdefault(key, len(place)) for key in keys], dtype=np.int64)
-
-
-def _pieces(values: list[Any]) -> list[list[Any]]:
-    """The values in parts of at most PIECE, since a call of C holds the interpreter."""
-    return [values[start : start + PIECE] for start in range(0, len(values), PIECE)]

@@ -1,8 +1,8 @@
-"""FineRows: the rows of one side of a narrow interval join in memory, by fine bucket of time and key.
+"""FineRows: the rows of one side of a narrow interval join in memory, by fine bucket of time.
 
-Owner: the task thread; the snapshot thread makes the stored form of what `freeze` gives. A row is kept as it came, so
-a key with one row in a bucket needs no list and no tuple. Rows are stored by coarse bucket and key at a cut, as
-SideRows keeps them. Must not know watermarks, user functions or the other side. See docs/design/0033-joins.md.
+Owner: the task thread; the snapshot thread makes the stored form of what `freeze` gives. Rows are stored by coarse
+bucket and key at a cut, as SideRows keeps them. Must not know watermarks, user functions or the other side. See
+docs/design/0033-joins.md.
 """
 
 from __future__ import annotations
@@ -11,48 +11,59 @@ from collections import defaultdict
 from collections.abc import Iterator
 from heapq import heappop, heappush
 from itertools import groupby
-from operator import itemgetter
 from threading import Lock
-from typing import Any, Final
+from typing import Any, NamedTuple
 from weakref import ref
 
-from yarrow.container.operators.join.side_rows import Entry
+import numpy as np
+
+from yarrow.container.operators.join.fine_buckets import (
+    RowColumns,
+    Rows,
+    columns_by_key,
+    columns_by_place,
+    copy_of,
+    joined_columns,
+    place_of,
+)
 from yarrow.container.operators.join.side_size import SideSize
 from yarrow.container.operators.join.time_buckets import bucket_at
+from yarrow.container.operators.rows_by_key import ids_of, lists_of_keys, rows_in_order
 from yarrow.container.state.frozen_windows import WindowContent
 from yarrow.container.state.pacing import Pacing
 from yarrow.container.state.window_tables import WindowTables
 from yarrow.datastream.window_types import TimeWindow
 from yarrow.runtime.common.clock import perf_counter
 
-_TIME: Final = itemgetter(0)
 
+class FineForm(NamedTuple):
+    """The forms in which FineRows keeps and stores rows."""
 
-#: The rows of a fine bucket by canonical key. In a bucket of one time: a row, or a list of several as they came; a row
-#: that is a list or None stands in a list too. In a bucket of several times: a list of times and rows in turn.
-Rows = dict[Any, Any]
+    #: The lengths of fine and of stored buckets, in milliseconds. The first divides the second.
+    length: int
+    stored_length: int
+    #: Buckets are by place, see fine_buckets.py.
+    by_place: bool
+    #: The type of rows is declared: a snapshot gets lists of tuples as columns.
+    typed: bool
 
 
 class FineRows:
     """The rows of one side."""
 
-    def __init__(
-        self, tables: WindowTables[TimeWindow], length: int, stored_length: int, size: SideSize
-    ) -> None:
+    def __init__(self, tables: WindowTables[TimeWindow], form: FineForm, size: SideSize) -> None:
         """Takes restored rows out of the tables, whose backend stores rows of others at a cut.
 
-        `length`, `stored_length`: those of fine and of stored buckets, in milliseconds. `size` tells how many rows
-        there are.
+        `size` tells how many rows there are.
         """
-        self._length = length
-        self._stored_length = stored_length
+        self._form = form
         self._size = size
         #: The buckets that generated code may read and change, by their start. The others wait for `look`.
         self.live: dict[int, Rows] = {}
         self._all: dict[int, Rows] = {}
         #: Heap of the starts in `_all`.
         self._starts: list[int] = []
-        #: By start: the rows of a bucket less its keys. A bucket of one time without an entry has no list.
+        #: By start: the rows of a bucket less its places or keys. A bucket by place without an entry has no list.
         self.further: dict[int, int] = defaultdict(int)
         #: Cuts whose snapshots may be under way.
         self._cuts: list[ref[_FrozenRows]] = []
@@ -70,7 +81,12 @@ class FineRows:
     @property
     def length(self) -> int:
         """The length of fine buckets, in milliseconds."""
-        return self._length
+        return self._form.length
+
+    @property
+    def by_place(self) -> bool:
+        """True if buckets are by place, see fine_buckets.py."""
+        return self._form.by_place
 
     @property
     def has_more(self) -> bool:
@@ -96,28 +112,36 @@ class FineRows:
 
     def add(self, key: Any, time: int, row: Any) -> None:
         """Adds a row, as generated code does."""
-        start = time - time % self._length
+        offset = time % self._form.length
+        start = time - offset
         rows = self.live.get(start)
         if rows is None:
             rows = self.begin(start, row)
-        if key not in rows:
-            rows[key] = [time, row] if self._length > 1 else [row]
+        if not self._form.by_place:
+            at, added = key, [time, row]
+        else:
+            at, added = place_of(key, offset, self._form.length), [row]
+        if at not in rows:
+            rows[at] = added
             self.further[start] += 0
+        elif rows[at].__class__ is list:
+            self.further[start] += 1
+            rows[at] += added
         else:
             self.further[start] += 1
-            rows[key] += [time, row] if self._length > 1 else [row]
+            rows[at] = [rows[at], row]
 
-    def add_to_list(self, rows: Rows, start: int, key: Any, row: Any) -> None:
-        """Adds a row to a live bucket of one time: the first one of its canonical key, in a list."""
+    def add_to_list(self, rows: Rows, start: int, place: Any, row: Any) -> None:
+        """Adds a row to a live bucket by place: the first one of its place, in a list."""
         # The entry says that there are lists.
         self.further[start] += 0
-        rows[key] = [row]
+        rows[place] = [row]
 
     # ------------------------------------------------------------------ buckets that end
 
     def has_until(self, position: int) -> bool:
         """True if there is a bucket whose last time is `position` or before it."""
-        return bool(self._starts) and self._starts[0] + self._length - 1 <= position
+        return bool(self._starts) and self._starts[0] + self._form.length - 1 <= position
 
     def drop_until(self, position: int, deadline: float) -> bool:
         """Removes the buckets whose last time is `position` or before it; False if the deadline has come before."""
@@ -134,7 +158,7 @@ class FineRows:
 
     def spans(self) -> dict[int, int]:
         """The number of rows by the start of their stored bucket. Any thread; a step a fine bucket."""
-        length, further = self._stored_length, self.further
+        length, further = self._form.stored_length, self.further
         found: dict[int, int] = defaultdict(int)
         for start, rows in list(self._all.items()):
             found[start - start % length] += len(rows) + further.get(start, 0)
@@ -149,23 +173,22 @@ class FineRows:
     def oldest(self) -> int | None:
         """See CountsRows."""
         first = self._starts[:1]
-        return first[0] - first[0] % self._stored_length if first else None
+        return first[0] - first[0] % self._form.stored_length if first else None
 
     # ------------------------------------------------------------------ stored
 
     def _keep_for_snapshots(self, start: int, rows: Rows) -> None:
         """Copies a bucket that is about to change for the snapshots that have not read it."""
-        several = self._length > 1 or start in self.further
+        has_lists = not self._form.by_place or start in self.further
         copied: Rows | None = None
         for cut in self._cuts:
             frozen = cut()
             if frozen is not None:
-                copied = frozen.keep(start, rows, several, copied)
+                copied = frozen.keep(start, rows, copied, has_lists=has_lists)
 
     def freeze(self) -> Iterator[WindowContent[TimeWindow]]:
         """See StoredAtCut."""
-        lists = None if self._length > 1 else frozenset(self.further)
-        frozen = _FrozenRows(self._all.copy(), self._stored_length, lists)
+        frozen = _FrozenRows(self._all.copy(), self._form, frozenset(self.further))
         self._cuts = [cut for cut in self._cuts if cut() is not None]
         self._cuts.append(ref(frozen))
         self.live.clear()
@@ -176,64 +199,55 @@ class _FrozenRows:
     """The rows of one side at a cut.
 
     A bucket belongs to the snapshot until a thread takes it. The task thread takes and copies it before a change, the
-    snapshot thread takes it to read it. The other one waits meanwhile.
+    snapshot thread takes it to copy it. The other one waits meanwhile.
     """
 
-    def __init__(
-        self, untouched: dict[int, Rows], stored_length: int, with_lists: frozenset[int] | None
-    ) -> None:
-        """`untouched`: all buckets. `with_lists`: those of one time with lists; None = buckets have several times."""
+    def __init__(self, untouched: dict[int, Rows], form: FineForm, with_lists: frozenset[int]) -> None:
+        """`untouched`: all buckets by their start. `with_lists`: the starts of those by place that may have lists."""
         self._untouched = untouched
         self._with_lists = with_lists
         self._starts = list(untouched)
-        self._stored_length = stored_length
+        self._form = form
         #: Copies that the task thread has made.
         self._kept: dict[int, Rows] = {}
         self._lock = Lock()
 
-    def keep(self, start: int, rows: Rows, several: bool, copied: Rows | None) -> Rows | None:
+    def keep(self, start: int, rows: Rows, copied: Rows | None, *, has_lists: bool) -> Rows | None:
         """Copies a bucket before it changes, unless that is not necessary or another cut has a copy. Task thread."""
         with self._lock:
             if self._untouched.pop(start, None) is not None:
-                self._kept[start] = copied = _copy(rows, several) if copied is None else copied
+                if copied is None:
+                    copied = copy_of(rows, has_lists=has_lists)
+                self._kept[start] = copied
         return copied
+
+    def _taken(self, start: int) -> RowColumns:
+        """The rows of a bucket, which nobody needs any more. Snapshot thread."""
+        by_place = self._form.by_place
+        has_lists = not by_place or start in self._with_lists
+        with self._lock:
+            untouched = self._untouched.pop(start, None)
+            rows = self._kept.pop(start) if untouched is None else copy_of(untouched, has_lists=has_lists)
+        if by_place:
+            return columns_by_place(rows, start, self._form.length, has_lists=has_lists)
+        return columns_by_key(rows)
 
     def by_window(self) -> Iterator[WindowContent[TimeWindow]]:
         """The rows by stored bucket and key. Snapshot thread."""
-        pacing, length = Pacing(), self._stored_length
+        pacing, length = Pacing(), self._form.stored_length
         self._starts.sort()
         for stored, starts in groupby(self._starts, key=lambda start: start - start % length):
-            by_key: dict[Any, list[Entry]] = defaultdict(list)
+            parts = []
             for start in starts:
-                with self._lock:
-                    rows = self._untouched.pop(start, None)
-                    if rows is None:
-                        rows = self._kept.pop(start)
-                    if self._with_lists is None:
-                        for key, found in rows.items():
-                            by_key[key] += timed_entries(found)
-                    elif start not in self._with_lists:
-                        for key, row in rows.items():
-                            by_key[key].append((start, False, row))
-                    else:
-                        for key, found in rows.items():
-                            entries = by_key[key]
-                            for row in found if found.__class__ is list else (found,):
-                                entries.append((start, False, row))
+                parts.append(self._taken(start))
                 pacing.step()
-            yield bucket_at(stored, length), list(by_key), list(by_key.values())
-
-
-def timed_entries(found: list[Any]) -> list[Entry]:
-    """The entries of times and rows in turn, by time; equal times stand as they came."""
-    turns = iter(found)
-    entries = [(time, False, row) for time, row in zip(turns, turns, strict=True)]
-    entries.sort(key=_TIME)
-    return entries
-
-
-def _copy(rows: Rows, several: bool) -> Rows:
-    """A copy of a bucket. `several`: it may have lists."""
-    if not several:
-        return rows.copy()
-    return {key: found.copy() if found.__class__ is list else found for key, found in rows.items()}
+            keys, times, rows = joined_columns(parts)
+            ids = keys if isinstance(keys, np.ndarray) else ids_of(keys)
+            order = np.lexsort((times, ids))
+            has_met = np.zeros(len(order), dtype=np.bool_)
+            columns = times[order], has_met, rows_in_order(rows, order, pacing)
+            # No reference here keeps the lists alive while the bucket is written.
+            del parts, rows
+            places, lists = lists_of_keys(ids, order, columns, as_columns=self._form.typed)
+            of_keys = keys[places].tolist() if isinstance(keys, np.ndarray) else [keys[at] for at in places]
+            yield bucket_at(stored, length), of_keys, lists

@@ -10,10 +10,11 @@ from __future__ import annotations
 from math import inf
 from typing import NamedTuple
 
+from yarrow.common.typeinfo import TypeInformation
 from yarrow.container.codegen.code_writer import CodeWriter
 from yarrow.container.operators.base import OperatorContext, declared_type
-from yarrow.container.operators.join.fine_code import generate_fine_added, generate_fine_results
-from yarrow.container.operators.join.fine_rows import FineRows
+from yarrow.container.operators.join.fine_code import generate_fine_join
+from yarrow.container.operators.join.fine_rows import FineForm, FineRows
 from yarrow.container.operators.join.interval_code import generate_added, generate_partners
 from yarrow.container.operators.join.keyed_join import KeyedJoiningOperator
 from yarrow.container.operators.join.pair_calls import Results
@@ -24,8 +25,6 @@ from yarrow.container.operators.join.time_buckets import SideBounds
 from yarrow.container.operators.registry import runs
 from yarrow.container.operators.rows.key_selection import generate_canonical_key
 from yarrow.container.state.heap_keyed_state import NO_KEY
-from yarrow.container.state.window_tables import WindowTables
-from yarrow.datastream.window_types import TimeWindow
 from yarrow.runtime.common.clock import perf_counter
 from yarrow.runtime.data.keys import user_key
 from yarrow.runtime.graph.join_spec import IntervalJoinOperator
@@ -69,9 +68,7 @@ class IntervalJoiningOperator(KeyedJoiningOperator):
         self._sides = [
             _Side(
                 bounds,
-                self._open_rows(
-                    stored_rows(context.state, name, declared_type(types[at])), bounds, sizes[at]
-                ),
+                self._open_rows(context, name, declared_type(types[at]), bounds, sizes[at]),
                 self._keeps[at],
                 at == 0,
             )
@@ -79,13 +76,21 @@ class IntervalJoiningOperator(KeyedJoiningOperator):
         ]
 
     def _open_rows(
-        self, tables: WindowTables[TimeWindow], bounds: SideBounds, size: SideSize
+        self,
+        context: OperatorContext,
+        name: str,
+        row_type: TypeInformation | None,
+        bounds: SideBounds,
+        size: SideSize,
     ) -> SideRows | FineRows:
         """The rows of a side: fine buckets in memory if no row needs a note and the backend keeps all state there."""
+        tables = stored_rows(context.state, name, row_type)
         fine, length = bounds.fine_length, bounds.bucket_length
         if fine is None or any(self._keeps) or not tables.stores_at_cut:
             return SideRows(tables, length, size)
-        return FineRows(tables, fine, length, size)
+        return FineRows(
+            tables, FineForm(fine, length, bounds.is_one_time, typed=row_type is not None), size
+        )
 
     # ------------------------------------------------------------------ rows
 
@@ -128,16 +133,14 @@ class IntervalJoiningOperator(KeyedJoiningOperator):
 
     def _one_distance(self, side: _Side) -> int | None:
         """How much later the only time is at which a row of a side finds rows in memory; None = another case."""
-        is_one = side.bounds.lower == side.bounds.upper
-        return side.bounds.lower if is_one and isinstance(side.rows, FineRows) else None
+        is_one_time = side.bounds.is_one_time and isinstance(side.rows, FineRows)
+        return side.bounds.lower if is_one_time else None
 
     def _generate_joined(self, code: CodeWriter, row: JoinedRow, side: _Side, other: _Side) -> str:
         """Generates code that joins a row, and keeps it; returns the variable with results, see generate_results."""
         bounds = side.bounds.lower, side.bounds.upper
         if isinstance(side.rows, FineRows) and isinstance(other.rows, FineRows):
-            results = generate_fine_results(code, other.rows, bounds, row, self.pairs)
-            generate_fine_added(code, side.rows, row)
-            return results
+            return generate_fine_join(code, (side.rows, other.rows), bounds, row, self.pairs)
         assert isinstance(side.rows, SideRows)
         assert isinstance(other.rows, SideRows)
         for rows in (side.rows, other.rows):

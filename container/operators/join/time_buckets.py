@@ -14,8 +14,9 @@ from yarrow.runtime.data.elements import MAX_TIMESTAMP, MIN_TIMESTAMP
 
 #: Least length of a bucket: each has a table of its own.
 LEAST_LENGTH: Final = 1000
-#: Most length of a fine bucket in memory, which is copied in one piece.
-MOST_FINE_LENGTH: Final = 100
+#: Lengths of fine buckets in memory. A bucket is copied in one piece. Each length divides that of the stored buckets of
+#: narrow intervals: a fine bucket lies in one of them.
+_FINE_LENGTHS: Final = (2, 4, 5, 8, 10, 20, 25, 40, 50, 100)
 
 
 class SideBounds(NamedTuple):
@@ -35,10 +36,20 @@ class SideBounds(NamedTuple):
         return max(LEAST_LENGTH, (self.upper - self.lower) // 2 + 1)
 
     @property
+    def is_one_time(self) -> bool:
+        """True if a row meets rows of one time only."""
+        return self.lower == self.upper
+
+    @property
     def fine_length(self) -> int | None:
-        """The length of buckets in memory: a row looks into three at most. None = the interval is too long for them."""
-        length = (self.upper - self.lower) // 2 + 1
-        return length if length <= MOST_FINE_LENGTH else None
+        """The length of buckets in memory, which divides `bucket_length`. None = the interval is too long for them.
+
+        A row looks into three at most. In an interval of one time it looks for one place in one of them.
+        """
+        if self.is_one_time:
+            return _FINE_LENGTHS[-1]
+        least = (self.upper - self.lower) // 2 + 1
+        return next((length for length in _FINE_LENGTHS if length >= least), None)
 
     @property
     def delay(self) -> int:

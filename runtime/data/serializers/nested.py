@@ -45,7 +45,7 @@ class TupleColumns:
     __slots__ = ("columns",)
 
     def __init__(self, *columns: npt.NDArray[Any]) -> None:
-        """`columns`: int64 or dtype object, shape (tuples,) each."""
+        """`columns`: int64, bool or dtype object, shape (tuples,) each."""
         self.columns = columns
 
     def __len__(self) -> int:

@@ -98,6 +98,10 @@ class BoolCoder(ColumnCoder):
     expected = "a bool"
 
     def pack(self, values: Sequence[Any], out: list[bytes]) -> None:
+        column: object = values
+        if isinstance(column, np.ndarray) and column.dtype == np.bool_:
+            out.append(column.tobytes())
+            return
         if not set(map(type, values)) <= {bool, np.bool_}:
             raise TypeError("not a bool")
         out.append(bytes(map(bool, values)))

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from yarrow.container.operators import rows_by_key
 from yarrow.container.operators.event_time_order import heap_buffer
 from yarrow.container.operators.event_time_order.keyed_rows_by_time import KeyedRowsByTime
 from yarrow.runtime.data.serializers.nested import TupleColumns
@@ -49,12 +50,12 @@ def test_rows_are_stored_by_second_and_key_in_the_order_in_which_they_leave(
         key, time = rows[place]
         of_second = expected.setdefault(time // 1000 * 1000, {})
         of_second.setdefault(key, []).append((time, number, (place, "row")))
-    with mock.patch.object(heap_buffer, "PIECE", 2):
+    with mock.patch.object(rows_by_key, "PIECE", 2):
         assert stored(rows, 7, as_columns) == expected
 
 
 def test_the_snapshot_thread_may_rest_after_each_time_and_each_piece_of_a_second() -> None:
-    with mock.patch.object(heap_buffer, "PIECE", 2), mock.patch.object(heap_buffer, "Pacing") as pacing:
+    with mock.patch.object(rows_by_key, "PIECE", 2), mock.patch.object(heap_buffer, "Pacing") as pacing:
         stored([(1, time) for time in (0, 1, 2, 2, 3)], 0, True)
     times, pieces = 4, 3
     # Each piece is filled, and then put into order.

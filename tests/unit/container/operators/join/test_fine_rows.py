@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 
-from yarrow.container.operators.join.fine_rows import FineRows
+from yarrow.container.operators.join.fine_buckets import place_of
+from yarrow.container.operators.join.fine_rows import FineForm, FineRows
 from yarrow.container.operators.join.side_rows import Entry
 from yarrow.container.operators.join.side_size import SideSize
 from yarrow.container.state.window_tables import HeapWindowTables, StoredAtCut, WindowTables
 from yarrow.datastream.window_types import TimeWindow
+from yarrow.runtime.data.serializers.nested import TupleColumns
 
 STORED = 1000
 
@@ -43,30 +45,58 @@ class NoTables(WindowTables[TimeWindow]):
         raise AssertionError("all rows are in memory of the operator")
 
 
-def opened(length: int) -> tuple[FineRows, SideSize]:
+#: Both forms of buckets, and both of stored lists.
+FORMS = [
+    FineForm(100, STORED, by_place=True, typed=True),
+    FineForm(100, STORED, by_place=True, typed=False),
+    FineForm(50, STORED, by_place=False, typed=True),
+    FineForm(50, STORED, by_place=False, typed=False),
+]
+BY_PLACE = FORMS[0]
+
+
+def opened(form: FineForm) -> tuple[FineRows, SideSize]:
     size = SideSize(STORED)
-    return FineRows(NoTables(), length, STORED, size), size
+    return FineRows(NoTables(), form, size), size
 
 
 def stored(frozen: Iterator[tuple[TimeWindow, list[Any], list[Any]]]) -> dict[int, dict[Any, list[Entry]]]:
     """The entries that a cut stores, by the start of their bucket and by key."""
-    return {window.start: dict(zip(keys, values, strict=True)) for window, keys, values in frozen}
-
-
-@pytest.mark.parametrize("length", [1, 50])
-def test_a_cut_stores_rows_by_second_and_key_in_order_of_their_time(length: int) -> None:
-    rows, _ = opened(length)
-    for key, time, row in [("a", 1007, "x"), ("a", 1003, "y"), ("b", 999, "z"), ("a", 1007, "w")]:
-        rows.add(key, time, row)
-    assert stored(rows.freeze()) == {
-        0: {"b": [(999, False, "z")]},
-        1000: {"a": [(1003, False, "y"), (1007, False, "x"), (1007, False, "w")]},
+    return {
+        window.start: {key: entries_of(value) for key, value in zip(keys, values, strict=True)}
+        for window, keys, values in frozen
     }
 
 
-@pytest.mark.parametrize("length", [1, 50])
-def test_rows_behind_a_cut_are_not_stored_whoever_comes_first(length: int) -> None:
-    rows, _ = opened(length)
+def entries_of(value: Any) -> list[Entry]:
+    return value.tuples() if isinstance(value, TupleColumns) else value
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(("a", "b"), [("a", "b"), (1, 2), (-1, 2**70), (-3, None), ((7, 1), 7)])
+def test_a_cut_stores_rows_by_second_and_key_in_order_of_their_time(form: FineForm, a: Any, b: Any) -> None:
+    rows, _ = opened(form)
+    for key, time, row in [(a, 1007, "x"), (a, 1003, "y"), (b, 999, "z"), (a, 1007, "w"), (a, 1900, "v")]:
+        rows.add(key, time, row)
+    assert stored(rows.freeze()) == {
+        0: {b: [(999, False, "z")]},
+        1000: {a: [(1003, False, "y"), (1007, False, "x"), (1007, False, "w"), (1900, False, "v")]},
+    }
+
+
+def test_rows_that_stand_alone_are_stored_beside_those_in_lists() -> None:
+    """Generated code puts them so."""
+    rows, _ = opened(BY_PLACE)
+    rows.begin(0, "x")[place_of(7, 5, 100)] = "x"
+    rows.add(7, 6, "y")
+    rows.add(7, 5, "z")
+    assert stored(rows.freeze()) == {0: {7: [(5, False, "x"), (5, False, "z"), (6, False, "y")]}}
+    assert rows.entries == 3
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_rows_behind_a_cut_are_not_stored_whoever_comes_first(form: FineForm) -> None:
+    rows, _ = opened(form)
     rows.add("a", 5, "x")
     rows.add("a", 205, "y")
     first = rows.freeze()
@@ -87,28 +117,28 @@ def test_rows_behind_a_cut_are_not_stored_whoever_comes_first(length: int) -> No
 
 
 def test_buckets_are_live_again_once_they_are_looked_at() -> None:
-    rows, _ = opened(1)
-    rows.add("a", 5, "x")
+    rows, _ = opened(BY_PLACE)
+    rows.add("a", 105, "x")
     assert not rows.has_more
     rows.freeze()
-    assert rows.live.get(5) is None
-    assert rows.look(5) == {"a": ["x"]}
-    assert rows.look(6) is None
+    assert rows.live.get(100) is None
+    assert rows.look(100) == {("a", 5): ["x"]}
+    assert rows.look(200) is None
     assert not rows.has_more
 
 
 def test_a_deadline_ends_the_removal_of_buckets() -> None:
-    rows, _ = opened(1)
-    for time in (5, 6, 7):
+    rows, _ = opened(BY_PLACE)
+    for time in (50, 150, 250):
         rows.add("a", time, "x")
-    assert not rows.drop_until(6, 0.0)
-    assert rows.drop_until(6, 0.0)
+    assert not rows.drop_until(199, 0.0)
+    assert rows.drop_until(199, 0.0)
     assert rows.entries == 1
 
 
-@pytest.mark.parametrize("length", [1, 50])
-def test_the_size_counts_rows_by_second(length: int) -> None:
-    rows, size = opened(length)
+@pytest.mark.parametrize("form", FORMS)
+def test_the_size_counts_rows_by_second(form: FineForm) -> None:
+    rows, size = opened(form)
     for time in (5, 5, 5, 999, 1000):
         rows.add("a", time, "x")
     assert size.entries == rows.entries == 5

@@ -39,6 +39,18 @@ def test_a_row_looks_into_three_buckets_at_most(bounds: SideBounds, time: int) -
     assert len(list(found)) <= 3
 
 
+@given(lower=times, width=st.integers(0, 400), time=times)
+def test_a_fine_bucket_lies_in_one_stored_bucket_and_a_row_looks_into_three_at_most(
+    lower: int, width: int, time: int
+) -> None:
+    bounds = SideBounds(lower, lower + width)
+    length = bounds.fine_length
+    assert (length is None) == (width >= 200)
+    if length is not None:
+        assert bounds.bucket_length % length == 0
+        assert len(list(bucket_starts(time + bounds.lower, time + bounds.upper, length))) <= 3
+
+
 @given(bounds=bounds_of, time=times, watermark=times)
 def test_a_bucket_ends_when_no_row_from_the_watermark_on_meets_its_rows(
     bounds: SideBounds, time: int, watermark: int

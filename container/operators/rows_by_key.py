@@ -1,0 +1,61 @@
+"""Rows of many keys for a snapshot: each key gets a list of tuples, and all lists are made by calls on columns.
+
+Owner: the snapshot thread. A step a row in Python would cost a snapshot several times as much. Must not know operators,
+windows or stored forms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from yarrow.container.state.frozen_shard import PIECE
+from yarrow.container.state.pacing import Pacing
+from yarrow.runtime.data.serializers.nested import TupleColumns
+from yarrow.runtime.snapshot.key_columns import Numbers, Objects, numbers_of, objects_of
+
+#: An order of rows: intp, shape (rows,).
+Order = npt.NDArray[np.intp]
+
+
+def ids_of(keys: Sequence[Any]) -> Numbers:
+    """A number for each key; equal keys have the same number: int64, shape (keys,)."""
+    numbers = [numbers_of(keys[start : start + PIECE]) for start in range(0, len(keys), PIECE)]
+    found = [piece for piece in numbers if piece is not None]
+    if found and len(found) == len(numbers):
+        return np.concatenate(found)
+    place: dict[Any, int] = {}
+    return np.array([place.setdefault(key, len(place)) for key in keys], dtype=np.int64)
+
+
+def rows_in_order(rows: Sequence[Any], order: Order, pacing: Pacing) -> Objects:
+    """The rows in this order, piece by piece: dtype object, shape (rows,). A call of C holds the interpreter."""
+    column, found = np.empty(len(rows), dtype=object), np.empty(len(rows), dtype=object)
+    parts = [slice(start, start + PIECE) for start in range(0, len(rows), PIECE)]
+    for part in parts:
+        column[part] = objects_of(rows[part])
+        pacing.step()
+    for part in parts:
+        found[part] = column[order[part]]
+        pacing.step()
+    return found
+
+
+def lists_of_keys(
+    ids: Numbers, order: Order, columns: Sequence[npt.NDArray[Any]], *, as_columns: bool
+) -> tuple[list[int], list[Any]]:
+    """The place of a row of each key, and the list of its tuples.
+
+    `ids`: the number of each row's key. `order`: puts rows of a key beside each other. `columns`: the fields of the
+    tuples, in this order already. With `as_columns` a list is a TupleColumns, which only a declared type can write.
+    """
+    firsts = np.concatenate(([0], np.flatnonzero(np.diff(ids[order])) + 1))
+    bounds = firsts.tolist()
+    lists: list[Any] = []
+    for run in map(slice, bounds, [*bounds[1:], len(order)]):
+        of_key = TupleColumns(*(column[run] for column in columns))
+        lists.append(of_key if as_columns else of_key.tuples())
+    return order[firsts].tolist(), lists
