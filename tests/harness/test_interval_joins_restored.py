@@ -88,7 +88,9 @@ class Model:
 
 
 #: Most are whole tenths of a second, and so meet in each of the narrow intervals.
-times_of = st.builds(lambda tenths, rest: 100 * tenths + rest, st.integers(0, 90), st.sampled_from([0, 0, 0, 1, 60]))
+times_of = st.builds(
+    lambda tenths, rest: 100 * tenths + rest, st.integers(0, 90), st.sampled_from([0, 0, 0, 1, 60])
+)
 rows_of = st.lists(
     st.tuples(st.integers(0, 1), st.sampled_from(KEYS), times_of),
     min_size=1,
@@ -188,15 +190,15 @@ def test_a_cut_among_unmatched_rows_loses_and_doubles_none(backend: str) -> None
 
 @pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
 @pytest.mark.parametrize("bounds", [(0, 0), (40, 40), (-150, 40)])
-@pytest.mark.parametrize("row_type", [None, Types.TUPLE([Types.LONG(), Types.STRING()])], ids=["any", "declared"])
+@pytest.mark.parametrize(
+    "row_type", [None, Types.TUPLE([Types.LONG(), Types.STRING()])], ids=["any", "declared"]
+)
 def test_each_backend_finds_the_rows_that_one_in_memory_has_stored(
     bounds: tuple[int, int], backend: str, row_type: TypeInformation | None
 ) -> None:
     """Also those near the start of a second, on which the buckets of either backend begin."""
     build = interval_join(bounds, JoinKind.INNER)
-    job = RestartedJob(
-        lambda *rows: build(*(each.map(lambda row: row, row_type) for each in rows)), inputs=2
-    )
+    job = RestartedJob(lambda *rows: build(*(each.map(lambda row: row, row_type) for each in rows)), inputs=2)
     job.start(1, "hashmap")
     times = [960, 999, 1000, 1000, 1001, 1055]
     job.push([(7, f"left {number}") for number in range(len(times))], times)

@@ -83,11 +83,8 @@ def columns_by_key(rows: Rows) -> RowColumns:
 def joined_columns(parts: Sequence[RowColumns]) -> RowColumns:
     """The rows of several buckets, one behind the other."""
     arrays = [part.keys for part in parts if isinstance(part.keys, np.ndarray)]
-    keys: Numbers | list[Any]
-    if len(arrays) == len(parts):
-        keys = np.concatenate(arrays)
-    else:
-        keys = list(chain.from_iterable(map(_as_list, parts)))
+    are_numbers = len(arrays) == len(parts)
+    keys = np.concatenate(arrays) if are_numbers else list(chain.from_iterable(map(_as_list, parts)))
     return RowColumns(
         keys,
         np.concatenate([part.times for part in parts]),

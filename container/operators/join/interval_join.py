@@ -25,6 +25,7 @@ from yarrow.container.operators.join.time_buckets import SideBounds
 from yarrow.container.operators.registry import runs
 from yarrow.container.operators.rows.key_selection import generate_canonical_key
 from yarrow.container.state.heap_keyed_state import NO_KEY
+from yarrow.datastream.window_types import TimeWindow
 from yarrow.runtime.common.clock import perf_counter
 from yarrow.runtime.data.keys import user_key
 from yarrow.runtime.graph.join_spec import IntervalJoinOperator
@@ -88,9 +89,7 @@ class IntervalJoiningOperator(KeyedJoiningOperator):
         fine, length = bounds.fine_length, bounds.bucket_length
         if fine is None or any(self._keeps) or not tables.stores_at_cut:
             return SideRows(tables, length, size)
-        return FineRows(
-            tables, FineForm(fine, length, bounds.is_one_time, typed=row_type is not None), size
-        )
+        return FineRows(tables, FineForm(fine, length, bounds.is_one_time, typed=row_type is not None), size)
 
     # ------------------------------------------------------------------ rows
 
