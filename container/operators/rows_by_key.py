@@ -18,7 +18,7 @@ from yarrow.runtime.data.serializers.nested import TupleColumns
 from yarrow.runtime.snapshot.key_columns import Numbers, Objects, numbers_of, objects_of
 
 #: An order of rows: intp, shape (rows,).
-Order = npt.NDArray[np.intp]
+RowOrder = npt.NDArray[np.intp]
 
 
 def ids_of(keys: Sequence[Any]) -> Numbers:
@@ -31,8 +31,11 @@ def ids_of(keys: Sequence[Any]) -> Numbers:
     return np.array([place.setdefault(key, len(place)) for key in keys], dtype=np.int64)
 
 
-def rows_in_order(rows: Sequence[Any], order: Order, pacing: Pacing) -> Objects:
-    """The rows in this order, piece by piece: dtype object, shape (rows,). A call of C holds the interpreter."""
+def rows_in_order(rows: Sequence[Any], order: RowOrder, pacing: Pacing) -> Objects:
+    """The rows in an order (intp, shape (rows,)): dtype object, shape (rows,).
+
+    It takes piece by piece, since a call of C holds the interpreter.
+    """
     column, found = np.empty(len(rows), dtype=object), np.empty(len(rows), dtype=object)
     parts = [slice(start, start + PIECE) for start in range(0, len(rows), PIECE)]
     for part in parts:
@@ -45,12 +48,13 @@ def rows_in_order(rows: Sequence[Any], order: Order, pacing: Pacing) -> Objects:
 
 
 def lists_of_keys(
-    ids: Numbers, order: Order, columns: Sequence[npt.NDArray[Any]], *, as_columns: bool
+    ids: Numbers, order: RowOrder, columns: Sequence[npt.NDArray[Any]], *, as_columns: bool
 ) -> tuple[list[int], list[Any]]:
     """The place of a row of each key, and the list of its tuples.
 
-    `ids`: the number of each row's key. `order`: puts rows of a key beside each other. `columns`: the fields of the
-    tuples, in this order already. With `as_columns` a list is a TupleColumns, which only a declared type can write.
+    `ids`: the number of each row's key (int64, shape (rows,)). `order` (intp, shape (rows,)) puts rows of a key beside
+    each other. `columns`: the fields of the tuples in this order (int64, bool or object, shape (rows,) each). With
+    `as_columns` a list is a TupleColumns, which only a declared type can write.
     """
     firsts = np.concatenate(([0], np.flatnonzero(np.diff(ids[order])) + 1))
     bounds = firsts.tolist()

@@ -2,9 +2,9 @@
 
 Owner: whoever has the bucket; pure. A bucket has one of two forms, and generated code works on them too:
 
-- By place, for an interval of one time: a key and a time are one look-up, and a row of the other side waits there or
-  nowhere. So a row costs few places in memory, which is in no cache. A row stands as it came. Several of one place
-  stand in a list, and so does a row that is a list or None.
+- By place, for an interval of one time. A key and a time are one place, which is looked up at once. So a row costs few
+  reads of memory that is in no cache. A row stands as it came. Several of one place stand in a list, and so does a row
+  that is a list or None.
 - By key, for other intervals: a list of times and rows in turn, as they came.
 """
 
@@ -26,7 +26,7 @@ _TIME: Final = itemgetter(0)
 Rows = dict[Any, Any]
 
 
-class RowColumns(NamedTuple):
+class FineColumns(NamedTuple):
     """Rows as columns; those of one key and time stand as they came."""
 
     #: Canonical keys: int64 if all are ints of 64 bits.
@@ -55,7 +55,7 @@ def copy_of(rows: Rows, *, has_lists: bool) -> Rows:
     return {at: found.copy() if found.__class__ is list else found for at, found in rows.items()}
 
 
-def columns_by_place(rows: Rows, start: int, length: int, *, has_lists: bool) -> RowColumns:
+def columns_by_place(rows: Rows, start: int, length: int, *, has_lists: bool) -> FineColumns:
     """The rows of a bucket by place. `has_lists`: it may have lists."""
     places, found = list(rows), list(rows.values())
     if has_lists:
@@ -65,34 +65,36 @@ def columns_by_place(rows: Rows, start: int, length: int, *, has_lists: bool) ->
     numbers = numbers_of(places)
     if numbers is not None:
         keys = numbers // length
-        return RowColumns(keys, numbers - keys * length + start, found)
+        return FineColumns(keys, numbers - keys * length + start, found)
     pairs = [divmod(place, length) if place.__class__ is int else place for place in places]
     times = np.array([offset for _, offset in pairs], dtype=np.int64) + start
-    return RowColumns([key for key, _ in pairs], times, found)
+    return FineColumns([key for key, _ in pairs], times, found)
 
 
-def columns_by_key(rows: Rows) -> RowColumns:
+def columns_by_key(rows: Rows) -> FineColumns:
     """The rows of a bucket by key."""
     counts = [len(found) // 2 for found in rows.values()]
     keys = list(chain.from_iterable(map(repeat, rows, counts)))
     turns = list(chain.from_iterable(rows.values()))
     numbers = numbers_of(keys)
-    return RowColumns(keys if numbers is None else numbers, np.array(turns[::2], dtype=np.int64), turns[1::2])
+    return FineColumns(
+        keys if numbers is None else numbers, np.array(turns[::2], dtype=np.int64), turns[1::2]
+    )
 
 
-def joined_columns(parts: Sequence[RowColumns]) -> RowColumns:
+def joined_columns(parts: Sequence[FineColumns]) -> FineColumns:
     """The rows of several buckets, one behind the other."""
     arrays = [part.keys for part in parts if isinstance(part.keys, np.ndarray)]
     are_numbers = len(arrays) == len(parts)
     keys = np.concatenate(arrays) if are_numbers else list(chain.from_iterable(map(_as_list, parts)))
-    return RowColumns(
+    return FineColumns(
         keys,
         np.concatenate([part.times for part in parts]),
         list(chain.from_iterable(part.rows for part in parts)),
     )
 
 
-def _as_list(columns: RowColumns) -> list[Any]:
+def _as_list(columns: FineColumns) -> list[Any]:
     """The keys as a list."""
     keys = columns.keys
     return keys.tolist() if isinstance(keys, np.ndarray) else keys

@@ -18,7 +18,7 @@ from weakref import ref
 import numpy as np
 
 from yarrow.container.operators.join.fine_buckets import (
-    RowColumns,
+    FineColumns,
     Rows,
     columns_by_key,
     columns_by_place,
@@ -221,7 +221,7 @@ class _FrozenRows:
                 self._kept[start] = copied
         return copied
 
-    def _taken(self, start: int) -> RowColumns:
+    def _taken(self, start: int) -> FineColumns:
         """The rows of a bucket, which nobody needs any more. Snapshot thread."""
         by_place = self._form.by_place
         has_lists = not by_place or start in self._with_lists
