@@ -251,6 +251,83 @@ def test_past_a_bound_the_job_fails(bounds: dict[str, Any], expected: str) -> No
         harness.run()
 
 
+def by_number(one: Row, other: Row) -> int:
+    """Fails at the letter "x", with itself too, and at numbers one of which is a text."""
+    if "x" in (one[1], other[1]):
+        raise ValueError(f"no {one} beside {other}")
+    return (one[2] > other[2]) - (one[2] < other[2])
+
+
+def compared(stream: DataStream, clock: str = "event") -> DataStream:
+    pattern = Pattern.begin("first").next("last").within(Time.milliseconds(30))
+    found = CEP.pattern(stream.key_by(lambda row: row[0], Types.STRING()), pattern, by_number)
+    return (found if clock == "event" else found.in_processing_time()).process(Shown())
+
+
+@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None, max_examples=20)
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from("kl"), st.sampled_from("aabx"), st.integers(0, 3), st.none() | st.integers(0, 3)
+        ),
+        max_size=12,
+    ),
+    st.integers(0, 12),
+    st.sampled_from(["hashmap", "rocksdb"]),
+)
+def test_rows_that_cannot_be_compared_are_left_out(drawn: list[Any], cut: int, backend: str) -> None:
+    steps = [((key, letter, -at), time, watermark) for at, (key, letter, time, watermark) in enumerate(drawn)]
+    configuration = {"state.backend.type": backend}
+    found = outputs_over_a_crash(lambda s: with_letters(compared(s)), ROW, steps, cut, backend, outputs=2)
+    failed = rows_of(found[1])
+    reached = -1
+    of_times: dict[tuple[str, int], list[Row]] = {}
+    for row, time, watermark in steps:
+        if time > reached:
+            of_times.setdefault((row[0], time), []).append(row)
+        reached = reached if watermark is None else max(reached, watermark)
+    # A row that comes alone is not compared.
+    due = [row for rows in of_times.values() if len(rows) > 1 for row in rows if row[1] == "x"]
+    assert sorted(failed) == sorted(due)
+    good = [(None if row in failed else row, time, watermark) for row, time, watermark in steps]
+    with OperatorHarness(compared, types=[ROW], configuration=configuration) as harness:
+        feed(harness, good, -1)
+        harness.watermark(1000)
+        harness.run()
+        assert sorted(found[0]) == sorted(harness.output)
+
+
+@pytest.mark.parametrize("clock", ["event", "processing"])
+def test_of_two_rows_that_cannot_be_compared_the_later_one_leaves(clock: str) -> None:
+    rows = [("k", "a", 2), ("k", "b", "text"), ("k", "c", 1), ("k", "x", 3)]
+    with OperatorHarness(lambda s: with_letters(compared(s, clock))) as harness:
+        harness.push(*rows, timestamps=[5] * 4 if clock == "event" else None)
+        if clock == "event":
+            harness.watermark(10)
+        else:
+            harness.advance(0.001)
+        harness.run()
+        assert [text for text, _ in harness.outputs(0)] == [
+            "{'first': [('k', 'c', 1)], 'last': [('k', 'a', 2)]}"
+        ]
+        letters: list[DeadLetter] = harness.outputs(1)
+    loaded = [row for each in letters for row in serializer_for(None).load_rows(each.raw or b"")]
+    assert loaded == [rows[3], rows[1]]
+    assert [letter.error_class for letter in letters] == ["ValueError", "TypeError"]
+    assert {letter.timestamp for letter in letters} == {5 if clock == "event" else None}
+    assert {(letter.input, letter.key) for letter in letters} == {(0, encode_key("k"))}
+
+
+def test_without_on_error_a_comparator_that_fails_fails_the_job() -> None:
+    with (
+        pytest.raises(FragmentFailedError, match="beside"),
+        OperatorHarness(compared, types=[ROW]) as harness,
+    ):
+        harness.push(("k", "x", 1), ("k", "a", 2), timestamps=[5, 5])
+        harness.watermark(10)
+        harness.run()
+
+
 class Numbered(TimestampAssigner):
     def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
         number: int = value[2]

@@ -7,7 +7,7 @@ docs/design/0039-patterns.md.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from math import inf
 from typing import Any
 
@@ -20,7 +20,7 @@ from yarrow.container.operators.cep.condition_code import generate_result
 from yarrow.container.operators.cep.matching_code import RowsInTurn
 from yarrow.container.operators.cep.matching_operator import MatchingOperator, Results
 from yarrow.container.operators.cep.ordered_matching import OrderedMatching
-from yarrow.container.operators.cep.pending_rows import PendingRows
+from yarrow.container.operators.cep.pending_rows import PendingRows, RowOrder, by_comparator
 from yarrow.container.operators.cep.time_ordered_rows import RowTimers, TimeOrderedRows
 from yarrow.container.operators.event_time import refuse_untimed
 from yarrow.container.operators.event_time_order.row_addition import generate_added
@@ -64,12 +64,17 @@ class PatternMatchingOperator(MatchingOperator, KeyReadingOperator):
             self._rows = rows
             self._ordered = OrderedMatching(self._matcher, self._matches, rows, timers, self._row_failure)
             return
-        self._waiting = PendingRows(context.state, row_type, comparator)
+        order = None if comparator is None else self._order_by(comparator)
+        self._waiting = PendingRows(context.state, row_type, order)
         self._set_up_matching(context, row_type)
         if not spec.event_time:
             self._queue = self._timers.processing_timers
             # A millisecond has passed when the next one has come: rows wait for others of theirs.
             self._delay = int(self._waits)
+
+    def _order_by(self, comparator: Callable[[Any, Any], int]) -> RowOrder:
+        """What puts rows of one time in the order of the program's comparator."""
+        return by_comparator(comparator)
 
     def open(self) -> None:
         super().open()

@@ -24,6 +24,8 @@ PENDING_ROWS: Final = "_pattern_pending_rows"
 MOST_ROWS: Final = 4096
 #: (time, row)
 Waiting = tuple[int, Any]
+#: Puts rows of one time, which stand as they came, in an order.
+RowOrder = Callable[[list[Waiting]], list[Waiting]]
 _TIME: Final = itemgetter(0)
 
 
@@ -34,11 +36,11 @@ class PendingRows:
         self,
         state: KeyedStateBackend,
         row_type: TypeInformation | None,
-        comparator: Callable[[Any, Any], int] | None,
+        order: RowOrder | None,
     ) -> None:
-        """`row_type` None = not declared. `comparator` None = rows of one time leave as they came."""
+        """`row_type` None = not declared. `order` None = rows of one time leave as they came."""
         self._values = KeyValues(state, PENDING_ROWS, stored_rows_type(row_type))
-        self._order = None if comparator is None else cmp_to_key(comparator)
+        self._order = order
 
     def add(self, key: Any, time: int, row: Any) -> bool:
         """Adds a row of a raw key; True if it is the first one to leave."""
@@ -77,11 +79,13 @@ class PendingRows:
         order = self._order
         if order is None:
             return rows
-        return [
-            row
-            for _, same in groupby(rows, key=_TIME)
-            for row in sorted(same, key=lambda entry: order(entry[1]))
-        ]
+        return [row for _, same in groupby(rows, key=_TIME) for row in order([*same])]
+
+
+def by_comparator(comparator: Callable[[Any, Any], int]) -> RowOrder:
+    """What puts rows of one time in the order of a comparator; equal ones stand as they came."""
+    key = cmp_to_key(comparator)
+    return lambda rows: sorted(rows, key=lambda entry: key(entry[1]))
 
 
 def stored_rows_type(row_type: TypeInformation | None) -> TypeInformation:

@@ -45,7 +45,14 @@ class GuardedMatcher(PatternMatcher):
         return None
 
     def take(self, matches: PartialMatches, record: Any, timestamp: int) -> Sequence[PatternResult]:
-        """As the base class; a FailedRow stands in place of matches. Raises errors that are none of a row."""
+        """As the base class; a FailedRow stands in place of matches. Raises errors that are none of a row.
+
+        A record that is a FailedRow has failed already, and changes nothing.
+        """
+        failed: Any
+        if isinstance(record, FailedRow):
+            failed = record
+            return (failed,)
         records, cells = len(matches.records), len(matches.cells)
         self._has_moved = False
         try:
@@ -57,7 +64,7 @@ class GuardedMatcher(PatternMatcher):
             # Conditions are asked before runs change; until then records and cells only grow.
             del matches.records[records:]
             del matches.cells[cells:]
-            failed: Any = FailedRow(record, timestamp, error)
+            failed = FailedRow(record, timestamp, error)
             return (failed,)
 
     def _behind(
