@@ -1,4 +1,4 @@
-"""A harness on each state backend, for tests of windows."""
+"""A harness on each state backend, for tests of operators with keyed state."""
 
 from __future__ import annotations
 

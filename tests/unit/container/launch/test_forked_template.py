@@ -37,7 +37,7 @@ def test_a_forked_template_is_what_an_executed_one_is(tmp_path: Path) -> None:
         [
             sys.executable,
             *TASK_EXECUTOR_COMMAND[:-1],
-            "tests.unit.container.supervisor.forked_template_program",
+            "tests.unit.container.launch.forked_template_program",
         ],
         capture_output=True,
         text=True,
