@@ -41,7 +41,6 @@ _SALT_OF_TAG: Final = np.zeros(256, np.uint64)
 for _tag, _salt in SALTS.items():
     _SALT_OF_TAG[_tag] = _salt
 _NONE_HASH: Final = hash_of_key(None)
-_INT_ALONE: Final = frozenset((int,))
 #: Codes of several columns are made small again before their product could pass 64 bits.
 _MAX_CODE: Final = 1 << 62
 
@@ -59,18 +58,6 @@ def key_hashes(column: pa.Array | pa.ChunkedArray) -> Hashes:
         return _with_none(_hashes_of_payloads(column, words), column)
     codes, keys = distinct_keys(column)
     return _hashes_of(keys)[codes]
-
-
-def key_groups_of(keys: Sequence[Any], max_parallelism: int) -> npt.NDArray[np.int64]:
-    """The key group of each canonical key: int64, shape (keys,). Whole numbers of 64 bits are hashed by numpy."""
-    if _INT_ALONE.issuperset(map(type, keys)):
-        try:
-            hashes = mix64_array(np.array(keys, np.int64).view(np.uint64))
-        except OverflowError:
-            hashes = _hashes_of(keys)
-    else:
-        hashes = _hashes_of(keys)
-    return (hashes % np.uint64(max_parallelism)).astype(np.int64)
 
 
 def distinct_keys(column: pa.Array | pa.ChunkedArray) -> tuple[Codes, list[Any]]:

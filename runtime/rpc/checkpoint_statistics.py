@@ -268,16 +268,16 @@ def summary_of(
         min=ordered[0] if least is None else least,
         max=ordered[-1] if most is None else most,
         avg=sum(ordered) // len(ordered) if mean is None else mean,
-        p50=percentile(ordered, 0.5),
-        p90=percentile(ordered, 0.9),
-        p95=percentile(ordered, 0.95),
-        p99=percentile(ordered, 0.99),
-        p999=percentile(ordered, 0.999),
+        p50=_percentile(ordered, 0.5),
+        p90=_percentile(ordered, 0.9),
+        p95=_percentile(ordered, 0.95),
+        p99=_percentile(ordered, 0.99),
+        p999=_percentile(ordered, 0.999),
     )
 
 
-def percentile(ordered: Sequence[int], part: float) -> float:
-    """Interpolated between the two values nearest to the place `part * (n + 1)` of n rising values."""
+def _percentile(ordered: Sequence[int], part: float) -> float:
+    """As Flink has it: interpolated between the values nearest to the place `part * (n + 1)` of n rising ones."""
     place = part * (len(ordered) + 1)
     below = math.floor(place)
     if below < 1:

@@ -23,8 +23,8 @@ from yarrow.container.network.result_partition import ResultPartition
 from yarrow.container.task.task_environment import BatchBounds
 from yarrow.runtime.data.key_groups import group_of_raw_key
 from yarrow.runtime.data.keys import canonicalize
-from yarrow.runtime.data.vectorized_keys import key_groups_of
 from yarrow.runtime.graph.job_graph import JobEdge
+from yarrow.runtime.snapshot.key_columns import key_groups_of
 
 #: Most and least keys of a table.
 MOST_KEYS: Final = 1 << 21

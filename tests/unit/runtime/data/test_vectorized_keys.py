@@ -18,7 +18,7 @@ from yarrow.common.types import Row
 from yarrow.runtime.data.errors import ColumnKeyError
 from yarrow.runtime.data.key_groups import key_group_of
 from yarrow.runtime.data.keys import canonicalize
-from yarrow.runtime.data.vectorized_keys import distinct_keys, key_groups_of
+from yarrow.runtime.data.vectorized_keys import distinct_keys
 
 GROUPS = 1009
 
@@ -181,16 +181,3 @@ def test_rows_numpy_and_arrow_agree_on_durations() -> None:
     rows = [key_group_of(canonicalize(span), GROUPS) for span in spans]
     numbers = [key_group_of(canonicalize(np.timedelta64(n, "s")), GROUPS) for n in range(-5, 5)]
     assert rows == numbers == key_groups(pa.array(spans, pa.duration("ns")), GROUPS).tolist()
-
-
-@given(
-    keys=st.one_of(
-        st.lists(st.integers(-(2**63), 2**63 - 1)),
-        st.lists(st.integers(2**62, 2**65)),
-        st.lists(st.one_of(st.integers(), st.text(), st.booleans(), st.none(), st.floats(allow_nan=False))),
-    ),
-    most=st.integers(1, 32768),
-)
-def test_groups_of_canonical_keys_are_those_of_each(keys: list[Any], most: int) -> None:
-    canonical = list(map(canonicalize, keys))
-    assert key_groups_of(canonical, most).tolist() == [key_group_of(key, most) for key in canonical]

@@ -351,3 +351,16 @@ def test_bytes_cut_short_or_joined_are_found(data: st.DataObject) -> None:
     for damaged in (whole[:cut], whole + whole[: cut + 1], whole[cut + 1 :]):
         with pytest.raises(SnapshotFormatError):
             list(encoded_runs(damaged, ALL))
+
+
+@given(
+    keys=st.one_of(
+        st.lists(st.integers(-(2**63), 2**63 - 1)),
+        st.lists(st.integers(2**62, 2**65)),
+        st.lists(st.one_of(st.integers(), st.text(), st.booleans(), st.none(), st.floats(allow_nan=False))),
+    ),
+    most=st.integers(1, 32768),
+)
+def test_groups_of_canonical_keys_are_those_of_each(keys: list[Any], most: int) -> None:
+    canonical = list(map(canonicalize, keys))
+    assert key_groups_of(canonical, most).tolist() == [key_group_of(key, most) for key in canonical]
