@@ -50,13 +50,18 @@ class GroupStatistics:
         self._logical = {
             file.schema.column(at).path: (at, file.schema.column(at)) for at in range(len(file.schema))
         }
+        #: The last condition, and whether its columns can be compared; None = nobody has asked yet.
+        self._fitting: tuple[Condition, bool] | None = None
 
     def may_have(self, group: int, condition: Condition) -> bool:
         """False if no row of the row group meets the condition."""
-        if why_not_compared(condition, self._schema):
-            # The operator has to see the rows: it names what is wrong.
-            return True
-        return self._possible(group, condition).true
+        # An operator has to see the rows of a condition that does not fit: it names what is wrong.
+        return not self._fits(condition) or self._possible(group, condition).true
+
+    def _fits(self, condition: Condition) -> bool:
+        if self._fitting is None or self._fitting[0] is not condition:
+            self._fitting = condition, not why_not_compared(condition, self._schema)
+        return self._fitting[1]
 
     def _possible(self, group: int, condition: Condition) -> Possible:
         match condition:

@@ -31,6 +31,21 @@ def kept(column: pa.Array, condition: Condition, rows: int = 2) -> list[int]:
     return [group for group in range(file.num_row_groups) if statistics.may_have(group, condition)]
 
 
+def test_whether_a_condition_fits_is_looked_at_once_for_all_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Condition] = []
+    monkeypatch.setattr(
+        "yarrow.runtime.columns.group_statistics.why_not_compared",
+        lambda condition, schema: asked.append(condition),
+    )
+    statistics = GroupStatistics(file_of(pa.table({"x": [1, 2, 3, 4]}), 1))
+    for condition, expected in (
+        (col("x") > 2, [False, False, True, True]),
+        (col("x") < 2, [True] + 3 * [False]),
+    ):
+        assert [statistics.may_have(group, condition) for group in range(4)] == expected
+        assert asked.pop() is condition and not asked
+
+
 @pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(ROWS.filter(bool), CONDITIONS)
