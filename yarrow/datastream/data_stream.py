@@ -33,6 +33,7 @@ from yarrow.datastream.stream_columns import StreamColumns
 from yarrow.datastream.stream_distribution import KeyFunction, StreamDistribution
 from yarrow.datastream.stream_ends import StreamEnds
 from yarrow.runtime.common.errors import InvalidProgramError, UnsupportedFeatureError
+from yarrow.runtime.common.public_names import loading
 from yarrow.runtime.graph.data_set_spec import JoinKind
 from yarrow.runtime.graph.operator_spec import (
     PartitionerKind,
@@ -75,36 +76,22 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    """The streams that have modules of their own can be imported from here too; they import this module.
-
-    So can the iterator, which most programs do not load.
-    """
-    if name == "KeyedStream":
-        from yarrow.datastream.keyed_stream import KeyedStream
-
-        return KeyedStream
-    if name == "ConnectedStreams":
-        from yarrow.datastream.connected_streams import ConnectedStreams
-
-        return ConnectedStreams
-    if name == "ColumnarKeyedStream":
-        from yarrow.datastream.columnar_keyed_stream import ColumnarKeyedStream
-
-        return ColumnarKeyedStream
-    if name in ("BroadcastStream", "BroadcastConnectedStream"):
-        from yarrow.datastream import broadcast_stream
-
-        return getattr(broadcast_stream, name)
-    if name in ("AllWindowedStream", "WindowedStream"):
-        from yarrow.datastream import windowed_stream
-
-        return getattr(windowed_stream, name)
-    if name == "CloseableIterator":
-        from yarrow.datastream.program.closeable_iterator import CloseableIterator
-
-        return CloseableIterator
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+#: Streams that have modules of their own can be imported from here too, and they import this module. So can the
+#: iterator, which most programs do not load.
+__getattr__ = loading(
+    __name__,
+    {
+        "AllWindowedStream": "windowed_stream",
+        "BroadcastConnectedStream": "broadcast_stream",
+        "BroadcastStream": "broadcast_stream",
+        "CloseableIterator": "program.closeable_iterator",
+        "ColumnarKeyedStream": "columnar_keyed_stream",
+        "ConnectedStreams": "connected_streams",
+        "KeyedStream": "keyed_stream",
+        "WindowedStream": "windowed_stream",
+    },
+    "yarrow.datastream",
+)
 
 
 class DataStream(StreamDistribution["DataStream"], StreamColumns["DataStream"], StreamEnds["DataStream"]):
