@@ -46,6 +46,7 @@ from yarrow.runtime.ha.settings import cluster_id, is_highly_available, storage_
 from yarrow.runtime.rpc.gateway_type import TASK_EXECUTOR
 from yarrow.runtime.rpc.grpc_transport import GrpcSettings, GrpcTransport
 from yarrow.runtime.rpc.in_process import InProcessTransport
+from yarrow.runtime.rpc.loopback import LOOPBACK
 from yarrow.runtime.rpc.messages import DelegationTokens
 from yarrow.runtime.rpc.service import AddressError, RpcService
 from yarrow.runtime.security.result_proof import result_key
@@ -64,7 +65,6 @@ from yarrow.runtime.yarn.waiting_containers import SPARK_DRIVER_KEYS, ContainerE
 _PAGE_NAME = "Yarrow"
 _LOG_FILE = "jobmanager.log"
 #: YARN's proxy asks through Skein's ApplicationMaster in this container: no other process needs this address.
-_LOOPBACK = "127.0.0.1"
 #: Seconds for the orderly end of the cluster; YARN ends the rest.
 _STOP_LIMIT = 10.0
 #: Seconds for each read or change of stored data at the end; leftovers then stay.
@@ -307,7 +307,7 @@ class RunningMaster:
         _log.info("JobManager Web Interface: %s", address)
         proxied = RestServer(self._services(ClientActivity(self._clock)), self._settings.proxy)
         self._servers.append(proxied)
-        await self._add_page(await proxied.start(_LOOPBACK, (0,), lazily=True))
+        await self._add_page(await proxied.start(LOOPBACK, (0,), lazily=True))
         return RunningCluster(
             plane=plane,
             config=self._settings.config,

@@ -23,7 +23,7 @@ SHA256: Final = "c5476003a9357e6ce876a19d1daa7e37b573ad9fada6448fe665de8bad7162e
 FOLDER: Final = "web/"
 FIRST_PAGE: Final = "index.html"
 #: The value of web.pages that shows none.
-NONE: Final = "none"
+NO_PAGES: Final = "none"
 
 
 def kept_archive() -> Path:
@@ -40,14 +40,14 @@ def chosen_archive(config: ReadableConfig) -> Path | None:
     if named is None:
         kept = kept_archive()
         return kept if kept.is_file() else None
-    if named.strip().lower() == NONE:
+    if named.strip().lower() == NO_PAGES:
         return None
     path = Path(named)
     why = refusal_of(path)
     if why:
         raise ConfigError(
             f"{web.PAGES.key} is {named}: {why}. Name an archive with {FOLDER}{FIRST_PAGE} in it, as `yarrow dashboard`"
-            f" keeps one, or `{NONE}`.",
+            f" keeps one, or `{NO_PAGES}`.",
             (web.PAGES.key,),
         )
     return path

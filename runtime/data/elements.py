@@ -9,17 +9,16 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
+# Watermarks bear them: whoever takes elements finds them here.
+from yarrow.common.watermark_strategy import MAX_TIMESTAMP as MAX_TIMESTAMP
+from yarrow.common.watermark_strategy import MIN_TIMESTAMP as MIN_TIMESTAMP
 from yarrow.runtime.data.checkpoint_options import CheckpointOptions
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from typing_extensions import TypeIs
-
-#: Timestamp of a stream on which no event time is known yet, and of the last watermark (Flink's Long.MIN/MAX).
-MIN_TIMESTAMP: Final = -(2**63)
-MAX_TIMESTAMP: Final = 2**63 - 1
 
 
 class RowBatch:

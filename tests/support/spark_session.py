@@ -24,8 +24,9 @@ from tests.support.spark_driver import LIMIT
 from yarrow.container.batch.spark.java.java_process import JavaProcess
 from yarrow.container.batch.spark.requirements import find_java
 from yarrow.container.batch.spark.session import java_environment
-from yarrow.container.batch.spark.settings import LOOPBACK, SparkFolders, java_arguments, log4j_properties
+from yarrow.container.batch.spark.settings import SparkFolders, java_arguments, log4j_properties
 from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.rpc.loopback import LOOPBACK
 
 
 @contextlib.contextmanager

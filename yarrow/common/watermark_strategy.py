@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from yarrow.common.time import Duration, Time, milliseconds_of
 
@@ -28,10 +28,10 @@ __all__ = [
     "WatermarksWithIdleness",
 ]
 
-#: Before every timestamp; also the timestamp of a record that has none.
-MIN_TIMESTAMP = -(1 << 63)
+#: Before every timestamp; also that of a record that has none, and of a stream without event time (Long.MIN of Flink).
+MIN_TIMESTAMP: Final = -(1 << 63)
 #: After every timestamp: the watermark that ends a stream.
-MAX_TIMESTAMP = (1 << 63) - 1
+MAX_TIMESTAMP: Final = (1 << 63) - 1
 
 
 class TimestampAssigner(ABC):

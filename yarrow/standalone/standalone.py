@@ -49,6 +49,7 @@ from yarrow.runtime.rpc.bootstrap import (
     TaskExecutorBootstrap,
     encode_bootstrap,
 )
+from yarrow.runtime.rpc.loopback import LOOPBACK, LOOPBACK_NAMES
 from yarrow.runtime.security.keystores import internal_identity, rest_identity
 from yarrow.standalone.cluster_directory import ClusterDirectory, ClusterSecrets
 from yarrow.standalone.leader_announcements import Leader, LeaderAnnouncements
@@ -62,7 +63,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _LOG_FORMAT = "%(asctime)s %(levelname)-5s %(name)s - %(message)s"
-_LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 #: Seconds between two looks at the leader and at the child.
 _LOOK = 0.2
 #: Seconds in which a TaskExecutor may end by itself.
@@ -230,7 +230,7 @@ async def _serve(
 
     Temporary files go into `folder` if no other place is configured.
     """
-    from yarrow.am.rest.server.web_api import LOOPBACK, start_web_api
+    from yarrow.am.rest.server.web_api import start_web_api
 
     host = config.get(jobmanager.RPC_ADDRESS)
     web: RestServer | None = None
@@ -238,7 +238,7 @@ async def _serve(
         web = await start_web_api(
             plane,
             config,
-            host=LOOPBACK if host in _LOOPBACK else "0.0.0.0",
+            host=LOOPBACK if host in LOOPBACK_NAMES else "0.0.0.0",
             any_port=False,
             lazily=False,
             log_directory=directory.log_directory(config),
@@ -463,7 +463,7 @@ def _bootstrap(
         log_directory=str(log_directory),
         working_directory=working_directory,
         max_message_bytes=config.get(rpc.MESSAGE_MAX_SIZE).bytes,
-        listen_tcp=host not in _LOOPBACK,
+        listen_tcp=host not in LOOPBACK_NAMES,
     )
 
 
@@ -477,7 +477,7 @@ def _identity(config: Settings, made: PemIdentity) -> PemIdentity:
 def _own_address(config: Settings) -> str:
     """The address from which this host reaches the JobManager."""
     master = config.get(jobmanager.RPC_ADDRESS)
-    if master in _LOOPBACK:
+    if master in LOOPBACK_NAMES:
         return "127.0.0.1"
     if config.get(taskmanager.BIND_POLICY) == "name":
         return socket.getfqdn()

@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING
 
 from yarrow.runtime.config.options import rest, security, web
 from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.rpc.loopback import LOOPBACK
 
 if TYPE_CHECKING:
     from yarrow.am.control_plane import ControlPlane
     from yarrow.am.rest.server.server import RestServer
-
-LOOPBACK = "127.0.0.1"
 
 
 async def start_web_api(

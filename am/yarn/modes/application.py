@@ -22,12 +22,12 @@ from yarrow.am.yarn.modes.program_process import ProgramPlace, Sessions, run_mai
 from yarrow.am.yarn.modes.progress import following
 from yarrow.runtime.common.errors import InvalidProgramError, YarrowError
 from yarrow.runtime.interpreters.client_interpreter import client_interpreter
+from yarrow.runtime.rpc.loopback import LOOPBACK
 from yarrow.runtime.rpc.messages import JobResult
 from yarrow.runtime.security.rest_tokens import token_hash
 from yarrow.runtime.yarn.gateways import FinalStatus
 from yarrow.runtime.yarn.layout import USER_FOLDER
 
-_LOOPBACK = "127.0.0.1"
 #: The program's output, beside the master's log and under Flink's name.
 _OUTPUT_FILE = "jobmanager.out"
 #: Below the program's files, for an archive with the interpreter of main().
@@ -57,11 +57,11 @@ async def run_application(
     # Before main() submits anything: a refusal then would be the program's failure.
     await until_led(cluster.plane.dispatcher_gateway())
     try:
-        await server.start(_LOOPBACK, (0,))
+        await server.start(LOOPBACK, (0,))
         start = ProgramStart(
             program=program,
             configuration=cluster.config.to_dict(redact=False),
-            rest_host=_LOOPBACK,
+            rest_host=LOOPBACK,
             rest_port=server.port,
             rest_token=token,
             result_key=cluster.result_key,

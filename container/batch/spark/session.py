@@ -31,7 +31,6 @@ from yarrow.container.batch.spark.java_errors import first_line
 from yarrow.container.batch.spark.kerberos_access import reason_of
 from yarrow.container.batch.spark.requirements import JavaInstallation
 from yarrow.container.batch.spark.settings import (
-    LOOPBACK,
     SparkFolders,
     has_executors,
     java_arguments,
@@ -48,6 +47,7 @@ from yarrow.runtime.config.options import batch
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.fs.hadoop_tokens import token_file
 from yarrow.runtime.fs.hdfs_settings import configuration_folder
+from yarrow.runtime.rpc.loopback import LOOPBACK
 from yarrow.runtime.rpc.messages import SparkApplication
 from yarrow.runtime.rpc.spark_driver_process import SignsOfWork
 from yarrow.runtime.yarn.hadoop_overlay import IMPATIENT_CALLS

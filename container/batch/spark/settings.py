@@ -20,10 +20,10 @@ from yarrow.container.batch.spark.yarn_settings import SparkOnYarn, yarn_setting
 from yarrow.runtime.config.options import batch
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.config.values.errors import InvalidOptionValue
+from yarrow.runtime.rpc.loopback import LOOPBACK
 from yarrow.runtime.yarn.hadoop_overlay import configured_properties
 from yarrow.runtime.yarn.spark_containers import YARN
 
-LOOPBACK: Final = "127.0.0.1"
 #: Bytes of the secret between Spark's processes on this host.
 _SECRET_BYTES: Final = 32
 DAEMON_MODULE: Final = "yarrow.container.batch.spark.tasks.python_daemon"

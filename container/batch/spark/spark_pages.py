@@ -24,9 +24,9 @@ from pyspark.sql import SparkSession
 
 from yarrow.common.values.secret_keys import SECRET_NAMES
 from yarrow.container.batch.spark.java_errors import first_line
-from yarrow.container.batch.spark.settings import LOOPBACK
 from yarrow.runtime.common.clock import Clock
 from yarrow.runtime.rpc.batch_gateways import NoSparkPagesError
+from yarrow.runtime.rpc.loopback import LOOPBACK
 from yarrow.runtime.rpc.messages import SparkPage, SparkPageRequest
 
 #: Spark's filter that admits requests with a signed token.

@@ -30,7 +30,7 @@ from yarrow.runtime.graph.job_graph import OperatorDescriptor
 from yarrow.runtime.graph.operator_spec import AggregateKind, AggregateOperator, ReduceOperator
 
 #: Name of the state table of reduce and aggregates in snapshots.
-STATE_NAME = "_aggregation"
+_STATE_NAME = "_aggregation"
 #: The input of a FoldingOperator for (key, value): values that a producer has folded from rows of bounded input.
 PARTIAL_INPUT = 1
 
@@ -69,7 +69,7 @@ class FoldingOperator(KeyReadingOperator):
     def setup(self, context: OperatorContext) -> None:
         super().setup(context)
         self._selector = method_of(load_function(self._selector_blob, self.name), "get_key", self.name)
-        self._table: ValueTable = context.state.value_table(STATE_NAME, state_type(self._type))
+        self._table: ValueTable = context.state.value_table(_STATE_NAME, state_type(self._type))
         bounded = context.environment.bounded
         #: The results wait for the end of their keys; those of a stream for the end of its input.
         self._once = bounded or self._last_only

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Iterator
 
 from yarrow.cli.doctor.doctor_findings import Finding, failed, fine, warned
-from yarrow.client.yarn.environment.environment import AUTO, NONE
+from yarrow.client.yarn.environment.environment import AUTO, NO_ENVIRONMENT
 from yarrow.client.yarn.environment.environment_files import (
     EnvironmentPart,
     environment_files,
@@ -87,7 +87,7 @@ def python(config: Settings) -> Iterator[Finding]:
     """The interpreter, and the content of a packed environment."""
     version = ".".join(map(str, sys.version_info[:3]))
     wanted = config.get(yarn.ENVIRONMENT).strip()
-    if wanted.lower() == NONE:
+    if wanted.lower() == NO_ENVIRONMENT:
         yield warned(
             "python",
             f"{yarn.ENVIRONMENT.key} is none: every node needs Python {version} with Yarrow at {sys.executable}",

@@ -23,8 +23,8 @@ from typing import Any, Final
 from yarrow.client.errors import CommandError
 from yarrow.client.rest.rest_client import RestClient
 from yarrow.runtime.common.errors import YarrowError
+from yarrow.runtime.rpc.loopback import LOOPBACK
 
-LOOPBACK: Final = "127.0.0.1"
 _PIECE = 1 << 16
 #: Seconds without a byte after which a connection is closed.
 _IDLE = 300.0

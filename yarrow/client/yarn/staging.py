@@ -17,15 +17,14 @@ from typing import Final
 
 import msgspec
 
-from yarrow.client.yarn.environment.environment import NONE
+from yarrow.client.yarn.environment.environment import NO_ENVIRONMENT
 from yarrow.client.yarn.environment.environment_start import ARCHIVE_SUFFIX, EDITABLE_FOLDER
 from yarrow.runtime.common.errors import FileSystemError, InvalidProgramError
 from yarrow.runtime.common.paths import scheme_of
 from yarrow.runtime.config.options import python, web, yarn
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.config.values.option import EngineOption
-from yarrow.runtime.config.web_pages import NONE as NO_PAGES
-from yarrow.runtime.config.web_pages import chosen_archive
+from yarrow.runtime.config.web_pages import NO_PAGES, chosen_archive
 from yarrow.runtime.fs.file_search import find_files
 from yarrow.runtime.fs.registry import file_system_for
 from yarrow.runtime.graph.executor import LocalFile
@@ -109,13 +108,13 @@ def check_local_files(config: Settings) -> None:
 def _check_interpreter(config: Settings, option: EngineOption[str]) -> None:
     """Refuses an interpreter that containers would not have."""
     executable = config.get(option)
-    packed = config.get(yarn.ENVIRONMENT).strip().lower() != NONE
+    packed = config.get(yarn.ENVIRONMENT).strip().lower() != NO_ENVIRONMENT
     if packed and config.is_set(option) and os.path.isabs(executable):
         raise YarnError(
             f"{option.key} is {executable}, a path of this machine; containers run the environment that"
             f" {yarn.ENVIRONMENT.key} names. Leave the key out, or name an interpreter in an archive of"
             f" {python.ARCHIVES.key} or {yarn.SHIP_ARCHIVES.key} by its path there (venv.zip/bin/python)."
-            f" Where every node has the interpreter, set {yarn.ENVIRONMENT.key}: {NONE}."
+            f" Where every node has the interpreter, set {yarn.ENVIRONMENT.key}: {NO_ENVIRONMENT}."
         )
     if not config.is_set(option) or os.path.isabs(executable) or os.sep not in executable:
         return

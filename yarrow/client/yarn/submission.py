@@ -21,6 +21,7 @@ from yarrow.runtime.config.memory import (
 from yarrow.runtime.config.options import high_availability, jobmanager, rest, security, taskmanager, yarn
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.config.values.errors import MemoryBudgetError
+from yarrow.runtime.rpc.loopback import LOOPBACK_NAMES
 from yarrow.runtime.yarn.gateways import ApplicationSubmission, ContainerShape, Resource
 from yarrow.runtime.yarn.skein_driver import FAST_START
 from yarrow.runtime.yarn.spark_driver_shape import spark_driver_shape
@@ -39,7 +40,6 @@ _MASTER_JAVA_OPTIONS: Final = " ".join(
 )
 _ATTEMPTS_WITH_HIGH_AVAILABILITY: Final = 2
 _BIND_OPTIONS: Final = (jobmanager.BIND_HOST, taskmanager.BIND_HOST, rest.BIND_ADDRESS)
-_LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,7 +232,7 @@ def _for_containers(values: dict[str, str]) -> dict[str, str]:
         for option in _BIND_OPTIONS
         for name in (option.key, *option.fallback_keys, *option.deprecated_keys)
     }
-    return {key: value for key, value in values.items() if key not in bind or value not in _LOOPBACK}
+    return {key: value for key, value in values.items() if key not in bind or value not in LOOPBACK_NAMES}
 
 
 def _names(text: str) -> tuple[str, ...]:

@@ -15,8 +15,9 @@ import pytest
 
 from tests.support.services.http_threads import running_in_thread
 from yarrow.client.errors import CommandError
-from yarrow.client.rest.relay import LOOPBACK, Relay, user_of_connection
+from yarrow.client.rest.relay import Relay, user_of_connection
 from yarrow.client.rest.rest_client import RestClient
+from yarrow.runtime.rpc.loopback import LOOPBACK
 
 TOKEN = "a" * 43
 

@@ -40,7 +40,7 @@ from yarrow.runtime.yarn.staging_root import absolute_hdfs_path, staging_root
 
 #: Values of `yarn.environment`: pack the active environment; nodes have the client's interpreter.
 AUTO = "auto"
-NONE = "none"
+NO_ENVIRONMENT = "none"
 
 _SCRIPT_SUFFIX = ".sh"
 #: The start script unpacks these; YARN unpacks others, which took more than 45 s for an environment of 800
@@ -80,7 +80,7 @@ def prepare(config: Settings, say: Say) -> PreparedEnvironment:
     or an invalid value, FileSystemError if HDFS cannot be used.
     """
     wanted = config.get(yarn.ENVIRONMENT).strip()
-    if wanted.lower() == NONE:
+    if wanted.lower() == NO_ENVIRONMENT:
         return PreparedEnvironment((), sys.executable, dict(_VARIABLES))
     if wanted.lower() == AUTO:
         packed = packed_archives(store_of(config), EnvironmentMemory.of_user(), say)
@@ -118,7 +118,7 @@ def spark_jars(config: Settings, say: Say) -> tuple[Resource, ...]:
 def demands(config: Settings) -> str:
     """The requirements of an already packed environment, for the error when it does not start; else empty."""
     wanted = config.get(yarn.ENVIRONMENT).strip()
-    if wanted.lower() in (AUTO, NONE):
+    if wanted.lower() in (AUTO, NO_ENVIRONMENT):
         return ""
     return (
         f" Its containers run {wanted} ({yarn.ENVIRONMENT.key}): {START_SCRIPTS[0]} in it must start from"
@@ -209,7 +209,7 @@ def _existing(wanted: str) -> str:
     if not wanted.startswith("hdfs://"):
         raise YarnError(
             f"{yarn.ENVIRONMENT.key} is {wanted!r}, which nodes cannot see: use `{AUTO}` (the active environment is"
-            f" packed), `{NONE}` (nodes have {sys.executable}), or an archive on HDFS, hdfs://host:port/env.tar.gz."
+            f" packed), `{NO_ENVIRONMENT}` (nodes have {sys.executable}), or an archive on HDFS, hdfs://host:port/env.tar.gz."
         )
     if not wanted.endswith(_ARCHIVES):
         raise YarnError(
