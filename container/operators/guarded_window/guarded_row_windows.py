@@ -6,6 +6,7 @@ Owner: the task thread. Taking a row calls the assigner alone: a row at which th
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from yarrow.container.codegen.user_functions import load_function
@@ -60,8 +61,9 @@ class GuardedRowWindowingOperator(GuardedWindowingOperator):
         assert failed is not None, "the program says on_error"
         evictor = _KeepsAll() if spec.evictor is None else load_function(spec.evictor, self.name)
         evicting = Evicting(evictor, WindowEvictorContext(self._timers, context.metric_group))
-        rows = open_evicting_windows(spec, context, self._form, self._combining, evicting)
-        return GuardedRows(rows, failed, None if context.environment.object_reuse else freeze_or_copy)
+        copier = None if context.environment.object_reuse else freeze_or_copy
+        guarded = partial(GuardedRows, failed=failed, copier=copier)
+        return open_evicting_windows(spec, context, self._form, self._combining, evicting, guarded)
 
     def _tried(self, windows: Sequence[Any], row: Any, stamp: int) -> list[JoinedWindow]:
         """Each window that takes the row. Raises what the assigner raises when windows merge."""

@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterator
 from typing import Any, Generic, TypeVar
 
 from yarrow.container.operators.failed_records import FailedRecords
-from yarrow.container.operators.window.evicting_windows import EvictingWindows
-from yarrow.container.operators.window.window_contents import Call
+from yarrow.container.operators.window.evicting_windows import Evicting, EvictingWindows, Fold
+from yarrow.container.operators.window.window_contents import Call, Copier
+from yarrow.container.operators.window.window_values import WindowValues
 from yarrow.container.protocol.failure import short_record
 from yarrow.container.state.value_table import MISSING
 from yarrow.datastream.connectors.dead_letters import ROW_OF_WINDOW
@@ -26,12 +27,17 @@ class GuardedRows(EvictingWindows[W], Generic[W]):
 
     def __init__(
         self,
-        rows: EvictingWindows[W],
+        values: WindowValues[W],
+        fix: Copier | None,
+        operator: str,
+        evicting: Evicting,
+        fold: Fold,
+        *,
         failed: FailedRecords,
         copier: Callable[[Any], Any] | None,
     ) -> None:
-        """`rows`: the same without `on_error`. `copier`: copies a result that could change; None = nobody copies."""
-        super().__init__(rows.values, rows._fix, rows._operator, rows._evicting, rows._fold)
+        """`copier`: copies a result that could change; None = nobody copies."""
+        super().__init__(values, fix, operator, evicting, fold)
         self._failed = failed
         self._copier = copier
 

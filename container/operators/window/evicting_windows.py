@@ -43,15 +43,18 @@ def open_evicting_windows(
     form: WindowForm[Any],
     combining: Any,
     evicting: Evicting,
+    make: Callable[..., EvictingWindows[Any]] | None = None,
 ) -> EvictingWindows[Any]:
-    """The contents of an operator's windows; `combining` is the function of reduce or aggregate."""
+    """The contents of an operator's windows; `combining` is the function of reduce or aggregate.
+
+    `make` takes the arguments of EvictingWindows; None = that class.
+    """
     name, row_type = context.descriptor.name, declared_type(spec.kept_type)
     pair = None if row_type is None else Types.TUPLE([row_type, Types.LONG()])
     tables = context.state.window_tables(CONTENTS_WITH_TIMES, contents_type(pair, rows=True), form)
     fix = copier_of(context, row_type)
-    return EvictingWindows(
-        WindowValues(tables), fix, name, evicting, fold_of(spec.kind, combining, fix, name)
-    )
+    fold = fold_of(spec.kind, combining, fix, name)
+    return (make or EvictingWindows)(WindowValues(tables), fix, name, evicting, fold)
 
 
 def fold_of(kind: WindowKind, combining: Any, fix: Copier | None, operator: str) -> Fold:
