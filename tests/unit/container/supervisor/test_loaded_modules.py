@@ -52,7 +52,7 @@ _TEMPLATE = "from yarrow.container.launch.template import preload; preload('yarr
 #: A template has what makes loops compute small functions, ten modules, since nearly every worker compiles such a loop.
 #: So has it the tests of values that are given away, and four modules by which each worker looks at its stacks. Specs
 #: are four modules, which were one, in each process.
-_MODULES = {"client": 410, "supervisor": 179, "template": 384}
+_MODULES = {"client": 412, "supervisor": 179, "template": 384}
 #: Most dataclasses among them. The decorator compiles up to eight functions, 0.5 ms a class. A class that is no part of
 #: the API, and of no stored state, is a msgspec.Struct, which is made ten times as fast.
 _DATACLASSES = {"client": 46, "supervisor": 10, "template": 24}
