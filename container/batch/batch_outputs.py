@@ -89,6 +89,9 @@ class BatchOutputs:
         targets = self._targets(edge, exchange)
         channels = [ChunkChannel(self.outbox, edge.index, target, codec, limit) for target in targets]
         bounds = self._bounds(len(targets))
+        if self._stage.is_handed_over:
+            # Spark's batches are as large as they may be, in rows or in bytes: none waits for another one.
+            bounds = bounds._replace(columns=1)
         partition: Partition
         if combines:
             partition = combining_partition(self._graph, edge, channels, bounds, self._settings)

@@ -116,8 +116,15 @@ class StageFrames:
         position = self._plan.stages.index(stage)
         if stage.sql is not None:
             computed = aggregated(self._session, stage.sql, self._scans[stage.vertex_id])
+            if stage.is_handed_over:
+                # The stage behind it calls the functions of both.
+                return computed
             return computed.mapInArrow(SqlStageFunction(self._driver, position), ROW_DDL)
         function = StageFunction(self._driver, position, superstep)
+        for exchange in stage.inputs:
+            producer = self._plan.stage(exchange.source)
+            if producer.is_handed_over:
+                function = SqlStageFunction(self._driver, self._plan.stages.index(producer), function)
         given = fed.get(stage.vertex_id)
         taken = self._input(stage, frames) if given is None else given
         rows = taken.mapInArrow(function, ROW_DDL)

@@ -114,6 +114,11 @@ class BatchStage(msgspec.Struct, frozen=True, kw_only=True):
     #: What the source's readers leave out, for people; "" = nothing.
     scan_note: str = ""
 
+    @property
+    def is_handed_over(self) -> bool:
+        """Whether Spark SQL computes the rows in the partition of the next stage that reads them."""
+        return self.sql is not None and all(each.kind is ExchangeKind.FORWARD for each in self.outputs)
+
     def partition_of(self, exchange: BatchExchange, target: int) -> int:
         """The partition of this stage that reads a chunk of `exchange`, one of its inputs, with that target."""
         if exchange.kind is ExchangeKind.KEYED:

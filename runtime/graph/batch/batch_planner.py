@@ -64,13 +64,17 @@ def plan(
         combine = False
     decisions: Mapping[JobVertexID, SqlAggregation | str]
     decisions = {} if history is not None else {**batch_sql.decisions(graph), **(in_python or {})}
+    iterations = iterations_of(graph)
+    is_line = not iterations and _is_line(graph)
     exchanges = [
-        _exchange(graph, edge, combine=combine, by_sql=isinstance(decisions.get(edge.source), SqlAggregation))
+        _by_sql(graph, edge, is_line=is_line)
+        if isinstance(decisions.get(edge.source), SqlAggregation)
+        else _exchange(edge, _kind(graph, edge), *_combining(graph, edge, combine=combine))
         for edge in graph.edges
     ]
     return BatchPlan(
         stages=tuple(_stage(vertex, exchanges, decisions.get(vertex.id)) for vertex in graph.vertices),
-        iterations=iterations_of(graph),
+        iterations=iterations,
         history=history,
     )
 
@@ -102,15 +106,39 @@ def _order(vertex: JobVertex, kinds: Set[ExchangeKind]) -> InputOrder:
     return InputOrder.AS_READ if kinds <= {ExchangeKind.FORWARD} else InputOrder.BY_PLACE
 
 
-def _exchange(graph: JobGraph, edge: JobEdge, *, combine: bool, by_sql: bool) -> BatchExchange:
-    kind = _KINDS[edge.partitioner.kind]
-    if edge.partitioner.kind.is_pointwise:
-        producers, consumers = graph.vertex(edge.source).parallelism, graph.vertex(edge.target).parallelism
-        # Both pointwise partitioners connect subtask i with subtask i where the stages are equally wide.
-        kind = ExchangeKind.FORWARD if producers == consumers else ExchangeKind.REBALANCE
-    combining, note = (
-        (None, "Spark SQL has aggregated the rows") if by_sql else _combining(graph, edge, combine=combine)
+def _is_line(graph: JobGraph) -> bool:
+    """Whether rows of two stages never meet: there is one source, and each stage reads one and is read by one."""
+    edges = len(graph.edges)
+    are_single = (
+        len({edge.source for edge in graph.edges}) == len({edge.target for edge in graph.edges}) == edges
     )
+    return are_single and edges == len(graph.vertices) - 1
+
+
+def _by_sql(graph: JobGraph, edge: JobEdge, *, is_line: bool) -> BatchExchange:
+    """The exchange behind aggregates of Spark SQL. One row of each key is left, and no state waits for the key.
+
+    So rows stay where Spark has computed them. In a plan that is no line Spark numbers its partitions anew, and a task
+    without rows would not know its own number.
+    """
+    kind = _kind(graph, edge)
+    if is_line and edge.partitioner.function is None and _are_equally_wide(graph, edge):
+        kind = ExchangeKind.FORWARD
+    return _exchange(edge, kind, None, "Spark SQL has aggregated the rows")
+
+
+def _kind(graph: JobGraph, edge: JobEdge) -> ExchangeKind:
+    if edge.partitioner.kind.is_pointwise:
+        # Both pointwise partitioners connect subtask i with subtask i where the stages are equally wide.
+        return ExchangeKind.FORWARD if _are_equally_wide(graph, edge) else ExchangeKind.REBALANCE
+    return _KINDS[edge.partitioner.kind]
+
+
+def _are_equally_wide(graph: JobGraph, edge: JobEdge) -> bool:
+    return graph.vertex(edge.source).parallelism == graph.vertex(edge.target).parallelism
+
+
+def _exchange(edge: JobEdge, kind: ExchangeKind, combining: Combining | None, note: str) -> BatchExchange:
     return BatchExchange(
         edge=edge.index,
         source=edge.source,

@@ -28,6 +28,7 @@ from yarrow.runtime.graph.operator_spec import (
     KeyedAggregates,
     OperatorSpec,
     PartitionerKind,
+    PartitionerSpec,
 )
 from yarrow.runtime.graph.states import BatchRunner
 
@@ -243,9 +244,13 @@ def _is_exact(kind: pa.DataType) -> bool:
 def with_sql(graph: JobGraph, plan: BatchPlan) -> JobGraph:
     """The graph that the tasks run: sources and aggregates that Spark SQL stands for are replaced."""
     specs: dict[JobVertexID, OperatorSpec] = {}
+    #: Edges whose rows stay in their subtask.
+    forward: set[int] = set()
     for stage in plan.stages:
         if stage.sql is not None:
             (exchange,) = stage.outputs
+            if stage.is_handed_over:
+                forward.add(exchange.edge)
             specs[stage.vertex_id] = SqlResultsOperator(
                 schema=stage.sql.scan.schema, aggregates=stage.sql.aggregates
             )
@@ -260,6 +265,12 @@ def with_sql(graph: JobGraph, plan: BatchPlan) -> JobGraph:
             if vertex.id in specs
             else vertex
             for vertex in graph.vertices
+        ),
+        edges=tuple(
+            msgspec.structs.replace(edge, partitioner=PartitionerSpec(kind=PartitionerKind.FORWARD))
+            if edge.index in forward
+            else edge
+            for edge in graph.edges
         ),
     )
 

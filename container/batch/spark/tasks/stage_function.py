@@ -9,51 +9,37 @@ from __future__ import annotations
 
 import contextlib
 import os
-import socket
-import threading
 from collections.abc import Callable, Generator, Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Final, NamedTuple
 
-import msgspec
 import pyarrow as pa
 from pyspark import TaskContext
 
-from yarrow.common.values.rate_limit import RateLimit
 from yarrow.container.batch.batch_task import BatchAttempt, BatchTask
 from yarrow.container.batch.chunk import FINISHED, Chunk, decode_task_result, numbers_column
 from yarrow.container.batch.driver.shared_job import SharedJob
 from yarrow.container.batch.driver.task_messages import (
-    AttemptAt,
-    AttemptEnded,
     AttemptFailed,
-    AttemptKeyGroups,
-    AttemptProgress,
     AttemptStarted,
-    FromTask,
     ResultChunk,
     ResultsEnded,
     ResultsStarted,
-    SharesWanted,
-    TaskShares,
-    ToTaskMessage,
 )
 from yarrow.container.batch.full_disks import failure_of_task
 from yarrow.container.batch.iteration_rounds import Superstep
-from yarrow.container.batch.largest_key_group import LargestKeyGroup
 from yarrow.container.batch.spark.tasks.driver_address import DriverAddress
 from yarrow.container.batch.spark.tasks.executor_tokens import follow_tokens
 from yarrow.container.batch.spark.tasks.stage_rows import RowWriter, divide, first_partition
+from yarrow.container.batch.spark.tasks.task_reports import TaskReports
 from yarrow.container.batch.spark.tasks.waiting_results import WaitingResults
-from yarrow.container.protocol.framing import FramedSocket, encode_frame
 from yarrow.container.worker.cached_files import with_cached_files
 from yarrow.container.worker.fault_plans import install_fault_plan
 from yarrow.container.worker.job_code import install_user_code
 from yarrow.container.worker.last_words import LastWords
-from yarrow.container.worker.present_call import PresentCall, RunningCode
+from yarrow.container.worker.present_call import RunningCode
 from yarrow.runtime.common.clock import SystemClock
-from yarrow.runtime.common.ids import OperatorID
 from yarrow.runtime.config.options import execution
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.fs.hdfs_settings import HdfsSettings, use_hdfs_settings
@@ -62,11 +48,8 @@ from yarrow.runtime.graph.job_graph import JobGraph, decode_job_graph
 
 #: Most bytes of results of earlier stages in memory.
 _WAITING_BYTES: Final = 16 << 20
-#: Seconds between two reports of progress.
-_REPORT_SECONDS: Final = 1.0
 #: Seconds between two questions for shares of rate limits.
 _SHARE_SECONDS: Final = 1.0
-_ANSWERS: Final[msgspec.msgpack.Decoder[ToTaskMessage]] = msgspec.msgpack.Decoder(ToTaskMessage)
 
 
 class TaskFailedError(Exception):
@@ -105,57 +88,11 @@ def _load(driver: DriverAddress) -> _LoadedJob:
     return _LoadedJob(shared, graph, decode_batch_plan(shared.plan), settings)
 
 
-class _Reports:
-    """The connection to the driver."""
-
-    def __init__(self, driver: DriverAddress) -> None:
-        self._socket: socket.socket = driver.connect()
-        self._answers: FramedSocket[ToTaskMessage] = FramedSocket(self._socket, _ANSWERS)
-        #: The task's thread and the one that looks at it send. TLS lets one thread at a time use a connection, so
-        #: whoever sends, reads an answer or closes holds it.
-        self._lock = threading.Lock()
-        self._clock = SystemClock()
-        self._due = self._clock.monotonic() + _REPORT_SECONDS
-        self.records_in = 0
-        self.records_out = 0
-
-    def send(self, message: FromTask) -> None:
-        frame = encode_frame(message)
-        with self._lock:
-            self._socket.sendall(frame)
-
-    def at(self, call: PresentCall, end: str) -> None:
-        """Tells what the task does, and how its process ends; "" = it goes on."""
-        self.send(AttemptAt(operator_name=call.operator_name, record=call.record, stack=call.stack, end=end))
-
-    def progress(self) -> None:
-        """Reports the counts if the last report is old."""
-        now = self._clock.monotonic()
-        if now >= self._due:
-            self._due = now + _REPORT_SECONDS
-            self.send(AttemptProgress(records_in=self.records_in, records_out=self.records_out))
-
-    def key_groups(self, largest: LargestKeyGroup) -> None:
-        """Tells of the largest key group."""
-        self.send(AttemptKeyGroups(largest=largest))
-
-    def shares(self) -> dict[OperatorID, RateLimit]:
-        """The attempt's present shares of rate limits, as the driver tells them. Raises OSError and FrameError."""
-        frame = encode_frame(SharesWanted())
-        with self._lock:
-            self._socket.sendall(frame)
-            answer = self._answers.receive()
-        if not isinstance(answer, TaskShares):
-            raise ConnectionError("the driver has ended the connection of a task")
-        return answer.shares
-
-    def close(self) -> None:
-        with self._lock:
-            self._socket.close()
-
-
 class StageFunction:
     """The task of one stage, for Spark's mapInArrow."""
+
+    #: Whether the task runs to its end before its first row leaves.
+    _ends_first = False
 
     def __init__(self, driver: DriverAddress, position: int, superstep: Superstep | None = None) -> None:
         """`driver` is that of the run; `position` is that of the stage in the plan.
@@ -169,7 +106,7 @@ class StageFunction:
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Runs the attempt whose rows these are."""
         subtask, arriving = self._placed(filter(len, _from_spark(batches)))
-        reports = _Reports(self._driver)
+        reports = TaskReports(self._driver)
         try:
             yield from self._attempt(subtask, arriving, reports)
         finally:
@@ -186,7 +123,7 @@ class StageFunction:
         return first.column(0)[0].as_py(), iter(())
 
     def _attempt(
-        self, subtask: int, arriving: Iterator[pa.RecordBatch], reports: _Reports
+        self, subtask: int, arriving: Iterator[pa.RecordBatch], reports: TaskReports
     ) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
         assert context is not None
@@ -209,8 +146,14 @@ class StageFunction:
                 )
             )
             attempts = _AttemptRows(job, self._position, (subtask, attempt), reports, self._superstep)
-            yield from attempts.rows(arriving)
-            reports.send(AttemptEnded(records_in=reports.records_in, records_out=reports.records_out))
+            rows = attempts.rows(arriving)
+            if self._ends_first:
+                held = attempts.held(rows)
+                reports.ended()
+                yield from held
+            else:
+                yield from rows
+                reports.ended()
         except (GeneratorExit, InputLostError):
             raise
         except BaseException as error:  # also SystemExit of user code
@@ -223,7 +166,7 @@ class StageFunction:
 
 
 def _from_spark(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The input; tells errors of the connection to Spark from those of the task."""
+    """The input; tells errors of the connection to Spark, or of the task before, from those of the task."""
     try:
         yield from batches
     except Exception as error:
@@ -231,7 +174,20 @@ def _from_spark(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 class SqlStageFunction(StageFunction):
-    """The task of a stage whose rows Spark SQL has computed."""
+    """The task of a stage whose rows Spark SQL has computed, and perhaps that of the next stage in the same process.
+
+    One ends before the other one begins: a dying process was at work for one of them.
+    """
+
+    def __init__(self, driver: DriverAddress, position: int, following: StageFunction | None = None) -> None:
+        """`following` reads the rows of the same partition."""
+        super().__init__(driver, position)
+        self._following = following
+        self._ends_first = following is not None
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        rows = super().__call__(batches)
+        return rows if self._following is None else self._following(rows)
 
     def _placed(self, arriving: Iterator[pa.RecordBatch]) -> tuple[int, Iterator[pa.RecordBatch]]:
         # Behind the exchange of the aggregates Spark's partitions are those of the stage, also without any row.
@@ -253,7 +209,7 @@ class _AttemptRows:
         job: _LoadedJob,
         position: int,
         place: tuple[int, int],
-        reports: _Reports,
+        reports: TaskReports,
         superstep: Superstep | None,
     ) -> None:
         """`place`: subtask and attempt."""
@@ -273,9 +229,9 @@ class _AttemptRows:
             result_key=job.shared.result_key,
             superstep=superstep,
         )
-        budget = min(_WAITING_BYTES, job.settings.get(execution.SORT_MEMORY).bytes)
+        self._budget = min(_WAITING_BYTES, job.settings.get(execution.SORT_MEMORY).bytes)
         #: Results of earlier stages that wait to be passed on.
-        self._passing = WaitingResults(Path(job.shared.task_folder), budget)
+        self._passing = WaitingResults(Path(job.shared.task_folder), self._budget)
 
     def rows(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Runs the task."""
@@ -297,6 +253,17 @@ class _AttemptRows:
                 yield from self._batches(chunks)
             finally:
                 self._passing.close()
+
+    def held(self, rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Runs the task to its end, and gives its rows then."""
+        held = WaitingResults(Path(self._job.shared.task_folder), self._budget)
+        try:
+            for batch in rows:
+                held.add(batch)
+        except BaseException:
+            held.close()
+            raise
+        return held.take()
 
     def _asking(self, task: BatchTask) -> Callable[[], None]:
         """Asks for shares of rate limits before the first row, and then once a second, if the task has any."""
@@ -364,7 +331,7 @@ class ResultsFunction:
         """Sends them as fast as the driver takes them; puts out their number."""
         context = TaskContext.get()
         assert context is not None
-        reports = _Reports(self._driver)
+        reports = TaskReports(self._driver)
         count = 0
         try:
             reports.send(ResultsStarted(run=self._run, attempt=context.attemptNumber()))

@@ -1,7 +1,7 @@
-"""WaitingResults: results of earlier stages that wait in a task while it reads its input.
+"""WaitingResults: rows that wait in a task, in their order: those of earlier stages while it reads its input.
 
 Owner: the thread of a task. What passes a budget of memory goes to a file without a name, which is gone with the
-process. Their order has no meaning: the last task of the run sorts them. Must not look into rows.
+process. Must not look into rows.
 """
 
 from __future__ import annotations
@@ -36,11 +36,10 @@ class WaitingResults:
     def take(self) -> Iterator[pa.RecordBatch]:
         """Gives all rows away; take them all before more are added."""
         waiting, self._waiting, self._size = self._waiting, [], 0
-        yield from waiting
-        waiting.clear()
         for reader in self._spilled.readers():
             yield from reader
         self._spilled.close()
+        yield from waiting
 
     def close(self) -> None:
         """Removes the file."""

@@ -17,11 +17,18 @@ from yarrow.datastream import DataStream, StreamExecutionEnvironment
 from yarrow.datastream.connectors.file_source import FileSource
 from yarrow.datastream.formats.csv import CsvReaderFormat, CsvSchema
 from yarrow.datastream.formats.parquet import ParquetColumnarRowInputFormat
-from yarrow.runtime.graph.batch.batch_plan import SqlAggregation, decode_batch_plan, encode_batch_plan
+from yarrow.runtime.graph.batch.batch_plan import (
+    ExchangeKind,
+    InputOrder,
+    SqlAggregation,
+    decode_batch_plan,
+    encode_batch_plan,
+)
 from yarrow.runtime.graph.batch.batch_plan_text import lines_of
 from yarrow.runtime.graph.batch.batch_planner import plan
 from yarrow.runtime.graph.batch.batch_sql import driver_configuration, sql_stages, with_sql
 from yarrow.runtime.graph.job_graph import JobGraph, decode_job_graph, encode_job_graph
+from yarrow.runtime.graph.operator_spec import PartitionerKind
 from yarrow.table.expressions import col
 from yarrow.table.types import DataTypes
 
@@ -277,14 +284,68 @@ def test_the_tasks_get_a_graph_with_other_heads(folder: str) -> None:
     assert [operator.id for vertex in changed.vertices for operator in vertex.operators] == [
         operator.id for vertex in graph.vertices for operator in vertex.operators
     ]
-    assert changed.edges == graph.edges
-    # In Python, rows are folded before the exchange instead.
-    (exchange,) = stage.outputs
-    assert exchange.combining is None
+    assert [(edge.source, edge.target) for edge in changed.edges] == [
+        (edge.source, edge.target) for edge in graph.edges
+    ]
+    # Rows stay where Spark has computed them. In Python, they are folded before an exchange instead.
+    (exchange,), (edge,) = stage.outputs, changed.edges
+    assert stage.is_handed_over and exchange.kind is ExchangeKind.FORWARD and exchange.combining is None
+    assert edge.partitioner.kind is PartitionerKind.FORWARD
+    assert made.stages[1].order is InputOrder.AS_READ
     back = plan(graph, in_python={stage.vertex_id: "they are gone"})
     assert back.stage(stage.vertex_id).outputs[0].combining is not None
+    assert back.stage(stage.vertex_id).outputs[0].kind is ExchangeKind.KEYED
     assert sql_stages(back) == () and back.stage(stage.vertex_id).no_sql == "they are gone"
     assert with_sql(graph, back) is graph
+
+
+def alone(env: StreamExecutionEnvironment, sums: DataStream) -> None:
+    sums.to_rows().print()
+
+
+def read_by_one(env: StreamExecutionEnvironment, sums: DataStream) -> None:
+    sums.key_by("key").count().to_rows().print()
+    alone(env, sums)
+
+
+def read_by_two(env: StreamExecutionEnvironment, sums: DataStream) -> None:
+    sums.key_by("key").count().to_rows().print()
+    sums.key_by("whole").count().to_rows().print()
+
+
+def beside_another(env: StreamExecutionEnvironment, sums: DataStream) -> None:
+    env.from_collection([1]).print()
+    alone(env, sums)
+
+
+def of_another_width(env: StreamExecutionEnvironment, sums: DataStream) -> None:
+    alone(env, sums.set_parallelism(1))
+
+
+@pytest.mark.parametrize(
+    ("build", "is_handed_over"),
+    [
+        (alone, True),
+        (read_by_one, True),
+        (read_by_two, False),
+        (beside_another, False),
+        (of_another_width, False),
+    ],
+)
+def test_results_stay_in_their_partition_where_the_plan_is_a_line(
+    folder: str, build: Any, is_handed_over: bool
+) -> None:
+    env = environment(2)
+    build(env, files(env, folder).key_by("key").sum("whole"))
+    graph = env.get_job_graph()
+    made = plan(graph)
+    (stage,) = sql_stages(made)
+    assert stage.is_handed_over is is_handed_over
+    (exchange,) = stage.outputs
+    assert exchange.kind is (ExchangeKind.FORWARD if is_handed_over else ExchangeKind.KEYED)
+    (edge,) = (each for each in with_sql(graph, made).edges if each.index == exchange.edge)
+    kind = PartitionerKind.FORWARD if is_handed_over else PartitionerKind.KEY_GROUP
+    assert edge.partitioner.kind is kind
 
 
 def sized(graph: JobGraph, size: int) -> JobGraph:

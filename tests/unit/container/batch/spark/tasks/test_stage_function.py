@@ -3,27 +3,39 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from tests.support.batch_runner import collecting_graph
 from tests.unit.runtime.graph.programs import environment
+from yarrow.common import WatermarkStrategy
 from yarrow.container.batch.chunk import COLLECTED
 from yarrow.container.batch.driver.newest_tokens import NewestTokens
 from yarrow.container.batch.driver.shared_job import SharedJob
 from yarrow.container.batch.driver.task_messages import TaskShares
 from yarrow.container.batch.spark.task_server import AttemptListener, EntranceOnThisHost, TaskServer
 from yarrow.container.batch.spark.tasks import stage_function
-from yarrow.container.batch.spark.tasks.stage_function import InputLostError, StageFunction, TaskFailedError
+from yarrow.container.batch.spark.tasks.driver_address import DriverAddress
+from yarrow.container.batch.spark.tasks.stage_function import (
+    InputLostError,
+    SqlStageFunction,
+    StageFunction,
+    TaskFailedError,
+)
 from yarrow.container.batch.spark.tasks.stage_rows import MARKER, ROW_SCHEMA
+from yarrow.container.batch.spark.tasks.task_reports import TaskReports
 from yarrow.container.protocol.framing import encode_frame
+from yarrow.datastream.connectors.file_source import FileSource
+from yarrow.datastream.formats.parquet import ParquetColumnarRowInputFormat
 from yarrow.runtime.graph.batch.batch_plan import encode_batch_plan
 from yarrow.runtime.graph.batch.batch_planner import plan
+from yarrow.runtime.graph.batch.batch_sql import with_sql
 from yarrow.runtime.graph.job_graph import JobGraph, encode_job_graph
 
 LIMIT = 60.0
@@ -48,6 +60,9 @@ class FakeContext:
 
     def attemptNumber(self) -> int:
         return 0
+
+    def partitionId(self) -> int:
+        return 1
 
 
 @pytest.fixture(autouse=True)
@@ -83,10 +98,21 @@ def run_last_but_one(
     graph: JobGraph, arriving: Iterator[pa.RecordBatch], folder: Path, heard: Heard
 ) -> Iterator[pa.RecordBatch]:
     """Runs the second stage's task, with its driver's socket."""
+    return run_task(lambda address: StageFunction(address, 1), graph, arriving, folder, heard)
+
+
+def run_task(
+    function: Callable[[DriverAddress], StageFunction],
+    graph: JobGraph,
+    arriving: Iterator[pa.RecordBatch],
+    folder: Path,
+    heard: Heard,
+) -> Iterator[pa.RecordBatch]:
+    """Runs a task with its driver's socket."""
     stages = plan(graph)
     job = SharedJob(
         run=0,
-        job_graph=encode_job_graph(graph),
+        job_graph=encode_job_graph(with_sql(graph, stages)),
         plan=encode_batch_plan(stages),
         configuration={},
         task_folder=str(folder / "tasks"),
@@ -98,7 +124,7 @@ def run_last_but_one(
     server = TaskServer(entrance, cast(AttemptListener, heard), NewestTokens())
     server.start()
     try:
-        yield from StageFunction(entrance.address, 1)(arriving)
+        yield from function(entrance.address)(arriving)
     except Exception:
         # The server's thread hears of it later than this one.
         until_heard(heard, "attempt_failed", "attempt_lost")
@@ -162,6 +188,69 @@ def test_results_of_earlier_stages_wait_on_disk(tmp_path: Path) -> None:
     assert list((tmp_path / "tasks").iterdir()) == []
 
 
+def sums_of_a_file(folder: Path, function: Callable[[pa.RecordBatch], pa.RecordBatch]) -> JobGraph:
+    """Sums that Spark SQL computes; `function` takes them."""
+    schema = pa.schema([("k", pa.string()), ("v", pa.int64())])
+    pq.write_table(schema.empty_table(), folder / "1.parquet")
+    env = environment(2, {"execution.batch.sort-memory": "2 mb"})
+    source = FileSource.for_bulk_file_format(ParquetColumnarRowInputFormat(), str(folder)).build()
+    files = env.from_source(source, WatermarkStrategy.no_watermarks(), "files")
+    return collecting_graph(
+        env, files.key_by("k").aggregate([("v", "sum", "v")]).map_batches(function, schema).to_rows()
+    )
+
+
+def both_tasks(driver: DriverAddress) -> StageFunction:
+    """The task of Spark's results, with that of the stage which reads them."""
+    return SqlStageFunction(driver, 0, StageFunction(driver, 1))
+
+
+class Batches:
+    """What has been sent to a task, and what its function has read."""
+
+    sent = 0
+    #: Number of batches that had been sent when the function read one, and its rows.
+    read: ClassVar[list[tuple[int, list[dict[str, Any]]]]] = []
+
+
+def note(rows: pa.RecordBatch) -> pa.RecordBatch:
+    Batches.read.append((Batches.sent, rows.to_pylist()))
+    return rows
+
+
+def test_a_task_reads_results_of_sql_when_all_have_come_in_their_order(tmp_path: Path) -> None:
+    # Some of them wait on disk.
+    values = [{"k": f"{number:04}" + "x" * 1000, "v": number} for number in range(6000)]
+
+    def arriving() -> Iterator[pa.RecordBatch]:
+        for at in range(0, len(values), 100):
+            Batches.sent += 1
+            yield pa.RecordBatch.from_pylist(values[at : at + 100])
+
+    Batches.sent, Batches.read = 0, []
+    heard = Heard()
+    graph = sums_of_a_file(tmp_path, note)
+    rows = list(run_task(both_tasks, graph, arriving(), tmp_path, heard))
+    assert [row for _, found in Batches.read for row in found] == values
+    assert {sent for sent, _ in Batches.read} == {60}
+    # Each result names its own stage, and the subtask is Spark's partition.
+    results = [row for batch in rows for row in batch.select(["edge", "stage", "producer"]).to_pylist()]
+    assert {(row["stage"], row["producer"]) for row in results if row["edge"] > MARKER} == {(0, 1), (1, 1)}
+    assert heard.calls.count("attempt_started") == 2 and "attempt_lost" not in heard.calls
+    assert list((tmp_path / "tasks").iterdir()) == []
+
+
+def test_a_failure_of_the_results_of_sql_is_told_and_nothing_reads_them(tmp_path: Path) -> None:
+    Batches.sent, Batches.read = 0, []
+    # Spark would have typed a column otherwise.
+    wrong = pa.RecordBatch.from_pylist([{"k": "a", "v": 1.5}])
+    heard = Heard()
+    with pytest.raises(InputLostError):
+        list(run_task(both_tasks, sums_of_a_file(tmp_path, note), iter([wrong]), tmp_path, heard))
+    assert "attempt_failed" in heard.calls and heard.calls.count("attempt_started") == 1
+    assert Batches.read == []
+
+
 def test_one_thread_at_a_time_uses_the_connection_to_the_driver() -> None:
     """OpenSSL forbids a thread to send while another one receives or closes."""
     uses: list[tuple[str, bool]] = []
@@ -189,7 +278,7 @@ def test_one_thread_at_a_time_uses_the_connection_to_the_driver() -> None:
         def close(self) -> None:
             self.note("close")
 
-    reports = stage_function._Reports(cast(Any, SimpleNamespace(connect=Connection)))
+    reports = TaskReports(cast(Any, SimpleNamespace(connect=Connection)))
     assert reports.shares() == {}
     reports.close()
     assert uses == [("send", True), ("receive", True), ("receive", True), ("close", True)]
