@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import operator
+import os
 import random
 from collections.abc import Callable, Iterator, Sequence
 from functools import reduce
@@ -90,8 +91,13 @@ def typed(batch: pa.RecordBatch) -> pa.RecordBatch:
     return pa.record_batch({"types": [types] * len(batch), "rows": [repr(row) for row in batch.to_pylist()]})
 
 
-def check(driver: DriverUnderTest, folder: Path, build: Any, **options: Any) -> JobGraph:
-    """Runs the program on Spark and by the engine's own operators."""
+def check(
+    driver: DriverUnderTest, folder: Path, build: Any, *, keys: int | None = None, **options: Any
+) -> JobGraph:
+    """Runs the program on Spark and by the engine's own operators.
+
+    `keys`: the number of keys; None = each row that is collected is that of a key.
+    """
     graph = program(folder, build, **options)
     source, *_ = plan(graph).stages
     assert source.sql is not None, source.no_sql
@@ -100,7 +106,7 @@ def check(driver: DriverUnderTest, folder: Path, build: Any, **options: Any) -> 
     expected = run_batch(program(folder, build, **options | {"sql": False}))
     assert in_words(outcome.collected()) == in_words(expected.rows())
     # No row of the files has entered Python: its tasks saw one row of each key.
-    assert outcome.stages[source.vertex_id].records_in == len(expected.rows())
+    assert outcome.stages[source.vertex_id].records_in == (keys or len(expected.rows()))
     assert all(stage.tasks_done == stage.tasks_total for stage in outcome.stages.values())
     return graph
 
@@ -131,6 +137,35 @@ def test_keys_of_many_types_and_a_stage_behind(driver: DriverUnderTest, tmp_path
         lambda s: s.key_by("nothing").max(number).key_by("nothing").count().to_rows(),
         parallelism=3,
     )
+
+
+def test_results_that_two_stages_read(driver: DriverUnderTest, tmp_path: Path) -> None:
+    """Behind a union Spark's partitions have other numbers than the tasks."""
+    write(tmp_path, rows=80, files=2)
+
+    def build(stream: DataStream) -> DataStream:
+        sums = stream.key_by("group").aggregate([(NAMES[pa.int64()], "sum", "total"), (None, "count", "n")])
+        counts = (sums.key_by(key).count().map_batches(typed).to_rows() for key in ("group", "n"))
+        return next(counts).union(*counts)
+
+    check(driver, tmp_path, build, keys=4, parallelism=3)
+
+
+def leave(row: Any) -> Any:
+    os._exit(3)
+
+
+def test_a_process_that_dies_behind_the_aggregates_names_operator_and_record(
+    driver: DriverUnderTest, tmp_path: Path
+) -> None:
+    pq.write_table(pa.table({"k": ["a", "a"], "v": pa.array([1, 2], pa.int64())}), tmp_path / "1.parquet")
+    graph = program(
+        tmp_path, lambda s: s.key_by("k").sum("v").to_rows(as_tuple=True).map(leave).name("leaving")
+    )
+    cause = driver.run(graph).failure
+    assert cause is not None
+    assert cause.exception_name.endswith("TaskLostError")
+    assert (cause.operator_name, cause.record) == ("leaving", "('a', 3)")
 
 
 #: What columns are compared with, besides their own values: beyond them, between them, and before 1582.
