@@ -343,7 +343,7 @@ def test_folders_that_stay_empty_or_are_files_are_told(driver: DriverUnderTest, 
     pipeline.stage("empty", lambda spark, model: None, outputs=StageFiles("model", str(tmp_path / "model")))
     pipeline.stage(
         "file",
-        lambda spark, text: Path(text).write_text("no folder"),
+        lambda spark, text: Path(text).touch(),
         outputs=StageFiles("text", str(tmp_path / "text")),
     )
     played = PlayedPipeline(driver, pipeline)
