@@ -8,9 +8,11 @@ from __future__ import annotations
 import os
 import re
 import signal
+import urllib.request
 from collections.abc import Iterator
+from html.parser import HTMLParser
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urldefrag, urljoin, urlsplit
 
 import pytest
 
@@ -111,6 +113,73 @@ def test_a_killed_driver_is_replaced(session: Application, output: Output) -> No
     output.open_gate()
     session.yarrow.eventually(lambda: session.status(job) == "FINISHED", "it finishes")
     output.assert_exact()
+    session.until_driver_is_gone()
+
+
+class Links(HTMLParser):
+    """The addresses that a page names, as a browser resolves them."""
+
+    def __init__(self, address: str) -> None:
+        super().__init__()
+        self._address = address
+        self.found: set[str] = set()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        named = {name: value for name, value in attrs if value is not None}
+        for name in ("href", "src"):
+            if not named.get(name, "#").startswith(("#", "javascript:", "data:")):
+                self.found.add(urldefrag(urljoin(self._address, named[name])).url)
+
+
+def named_page(link: str) -> str:
+    """The page of a link, whatever the order of its tables: the path, and the number of a job or a stage."""
+    parts = urlsplit(link)
+    number = [f"?id={value}" for name, value in parse_qsl(parts.query) if name == "id"]
+    return parts.path + "".join(number)
+
+
+def looked_at(address: str) -> tuple[str, str, str]:
+    """Where a browser ends that opens an address, with the media type and the text that it gets."""
+    # Spark writes spaces into its links, which browsers escape.
+    with urllib.request.urlopen(address.replace(" ", "%20"), timeout=120) as answer:
+        return answer.url, answer.headers.get_content_type(), answer.read().decode(errors="replace")
+
+
+def test_links_of_sparks_pages_work_through_yarns_proxy(
+    session: Application, output: Output, hadoop: HadoopCluster
+) -> None:
+    job = begun(session, output)
+    page = session.get(f"/jobs/{job}")["spark-pages"].removeprefix("/")
+    proxy = f"{hadoop.resource_manager_web}/proxy/{session.id}/"
+    first = f"{proxy}pages/yarrow/{page}"
+    media_types: dict[str, str] = {}
+    waiting = {named_page(first): first}
+    while waiting:
+        name, asked = waiting.popitem()
+        address, media_types[name], text = looked_at(asked)
+        if media_types[name] == "text/html":
+            links = Links(address)
+            links.feed(text)
+            elsewhere = {link for link in links.found if not link.startswith(first)}
+            assert all(urlsplit(link).hostname == "spark.apache.org" for link in elsewhere), (
+                asked,
+                elsewhere,
+            )
+            found = {named_page(link): link for link in links.found - elsewhere}
+            waiting |= {name: link for name, link in found.items() if name not in media_types}
+    pages = {name.removeprefix(named_page(first)) for name in media_types}
+    assert {
+        "",
+        "jobs/",
+        "stages/",
+        "storage/",
+        "environment/",
+        "executors/",
+        "SQL/",
+        "jobs/job/?id=0",
+    } <= pages
+    assert {"text/css", "text/html"} <= {*media_types.values()}
+    session.yarrow.ok("cancel", "-yid", session.id, job)
     session.until_driver_is_gone()
 
 
