@@ -26,6 +26,7 @@ def keeps_nothing(operator: WindowingBase) -> bool:
         kept += [*operator._ends, *operator._open]
     elif isinstance(operator, WindowsOfSlices):
         kept += [*operator._ends, *operator._ending, *operator._slices]
+        kept += [] if operator._blocks is None else [operator._blocks.entries]
         whole = operator._whole
         states += [operator._standing, *([] if whole is None else [whole._contents.values])]
     elif isinstance(operator, WindowingOperator):

@@ -5,7 +5,7 @@ Owner: the task thread. No value changes in place. Must not know windows or stat
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from yarrow.container.codegen.code_writer import CodeWriter, CompiledCode
@@ -26,6 +26,7 @@ class MergingLoops:
     def __init__(self, merge: _Merge, check_none: Callable[[], None], *, inlines: bool) -> None:
         """`check_none` is called if `merge` returns None. `inlines`: a small `merge` is written into the loops."""
         self._stacks = _stacks_loop(merge, check_none, inlines=inlines)
+        self._columns = _columns_loop(merge, check_none, inlines=inlines)
         self._front = _front_loop(merge, check_none, inlines=inlines)
 
     def merge(
@@ -45,6 +46,17 @@ class MergingLoops:
         found: Any = self._stacks.function(keys, stacks, *window, unread, known, getter)
         return found  # type: ignore[no-any-return]
 
+    def merge_columns(
+        self, firsts: Iterable[Any], backs: Sequence[Any], unread: Iterable[Any]
+    ) -> tuple[list[Any], list[Any]]:
+        """Merges the stacks of keys, which lie in columns; changes nothing.
+
+        `firsts`: what the front is for each key. `unread`: the value of the slice that no window has read. None = there
+        is none. Returns the backs behind the window, and what the window is for each key.
+        """
+        found: Any = self._columns.function(firsts, backs, unread)
+        return found  # type: ignore[no-any-return]
+
     def add_to_front(
         self,
         keys: Sequence[Any],
@@ -53,12 +65,13 @@ class MergingLoops:
         start: int,
         values: dict[Any, Any],
         remove: Callable[[Any], None],
-    ) -> None:
-        """Merges the `values` of a slice with what is `merged` of those behind it, where a key has both.
+    ) -> int:
+        """Merges the `values` of a slice with what is `merged` of those behind it; returns the number of its values.
 
         Writes to `values`, `merged` and `fronts`. `remove` takes a key out of the slice.
         """
-        self._front.function(keys, merged, fronts, start, values, remove)
+        found: Any = self._front.function(keys, merged, fronts, start, values, remove)
+        return found  # type: ignore[no-any-return]
 
     def failed_key(self, error: Exception) -> Any:
         """The key of an error of `add_to_front`; MISSING = the error is not one of that."""
@@ -73,17 +86,13 @@ class MergingLoops:
     def close(self) -> None:
         """Lets go of the generated code."""
         self._stacks.dispose()
+        self._columns.dispose()
         self._front.dispose()
 
 
 def _stacks_loop(merge: _Merge, check_none: Callable[[], None], *, inlines: bool) -> CompiledCode:
     code = CodeWriter(inlines=inlines)
     check = code.bind("check_none", check_none)
-
-    def generate_merged(earlier: str, later: str, *, into: str) -> None:
-        generate_call(code, "merge", merge, [earlier, later], into)
-        with code.block(f"if {into} is None:"):
-            code.line(f"{check}()")
 
     code.line("left, values, some_empty = [], [], False")
     code.line("add_left, add_value = left.append, values.append")
@@ -95,7 +104,7 @@ def _stacks_loop(merge: _Merge, check_none: Callable[[], None], *, inlines: bool
             with code.block("if back is None:"):
                 code.line("back = value")
             with code.block("else:"):
-                generate_merged("back", "value", into="back")
+                _generate_merged(code, merge, check, "back", "value", into="back")
         with code.block("if front < start:"):
             code.line("front = start")
         code.line("value = back")
@@ -109,7 +118,7 @@ def _stacks_loop(merge: _Merge, check_none: Callable[[], None], *, inlines: bool
                 with code.block("if back is None:"):
                     code.line("value = first")
                 with code.block("else:"):
-                    generate_merged("first", "back", into="value")
+                    _generate_merged(code, merge, check, "first", "back", into="value")
                 code.line("break")
             code.line("front += step")
         with code.block("if value is None:"):
@@ -120,12 +129,44 @@ def _stacks_loop(merge: _Merge, check_none: Callable[[], None], *, inlines: bool
     return code.compile("merged", "keys, stacks, start, step, get_unread, known, getter")
 
 
+def _columns_loop(merge: _Merge, check_none: Callable[[], None], *, inlines: bool) -> CompiledCode:
+    code = CodeWriter(inlines=inlines)
+    check = code.bind("check_none", check_none)
+    code.line("left, values = [], []")
+    code.line("add_left, add_value = left.append, values.append")
+    with code.block("for first, back, value in zip(firsts, backs, unread):"):
+        with code.block("if value is not None:"):
+            with code.block("if back is None:"):
+                code.line("back = value")
+            with code.block("else:"):
+                _generate_merged(code, merge, check, "back", "value", into="back")
+        code.line("add_left(back)")
+        with code.block("if first is None:"):
+            code.line("add_value(back)")
+        with code.block("elif back is None:"):
+            code.line("add_value(first)")
+        with code.block("else:"):
+            _generate_merged(code, merge, check, "first", "back", into="value")
+            code.line("add_value(value)")
+    code.line("return left, values")
+    return code.compile("columns", "firsts, backs, unread")
+
+
+def _generate_merged(
+    code: CodeWriter, merge: _Merge, check: str, earlier: str, later: str, *, into: str
+) -> None:
+    generate_call(code, "merge", merge, [earlier, later], into)
+    with code.block(f"if {into} is None:"):
+        code.line(f"{check}()")
+
+
 def _front_loop(merge: _Merge, check_none: Callable[[], None], *, inlines: bool) -> CompiledCode:
     code = CodeWriter(inlines=inlines)
-    code.line("get = values.get")
+    code.line("get, found = values.get, 0")
     with code.block("for at, key in enumerate(keys):"):
         code.line("value = get(key)")
         with code.block("if value is not None:"):
+            code.line("found += 1")
             code.line("behind = merged[at]")
             with code.block("if behind is not None:"):
                 generate_call(code, "merge", merge, ["value", "behind"], "value")
@@ -136,4 +177,5 @@ def _front_loop(merge: _Merge, check_none: Callable[[], None], *, inlines: bool)
                     code.line("values[key] = value")
             code.line("merged[at] = value")
             code.line("fronts[at] = start")
+    code.line("return found")
     return code.compile("front", "keys, merged, fronts, start, values, remove")

@@ -9,7 +9,8 @@ slice is merged twice. Must not know windows' ends, watermarks or results. See d
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from itertools import repeat
+from typing import Any, NamedTuple, Protocol
 
 from yarrow.container.operators.sliced_window.merging_loop import MergingLoops
 from yarrow.container.operators.sliced_window.slice_tables import SliceTables
@@ -20,6 +21,27 @@ from yarrow.datastream.window import TimeWindow
 #: The stacks of a key as they are stored: no slice of the front lies before the first number; the border; the back,
 #: None = it has no content.
 Stacks = tuple[int, int, Any]
+
+
+#: Backs behind a window, and what the window is, of each key.
+_Columns = tuple[list[Any], list[Any]]
+
+
+class FrontColumn(NamedTuple):
+    """What the front is for some keys from a slice on; None = it is nothing."""
+
+    start: int
+    values: list[Any]
+
+
+class StandingKeys(Protocol):
+    """Keys that stand at one window."""
+
+    keys: list[Any]
+    backs: list[Any]
+
+    def stacks(self) -> Sequence[Stacks]:
+        """The stacks of each key."""
 
 
 class Fired(NamedTuple):
@@ -94,6 +116,36 @@ class SliceStacks:
             self._fire_each(keys, stacks)
             self.failed = keys[0]
             raise
+
+    @property
+    def has_columns(self) -> bool:
+        """True if `fire_columns` can fire windows: no value can change, and a window reads one new slice."""
+        layout = self._layout
+        is_one = layout.slide == layout.step < layout.size and not layout.cumulative
+        return is_one and self._loops is not None
+
+    def fire_columns(self, block: StandingKeys, firsts: Sequence[Any] | None) -> _Columns:
+        """The backs of keys behind the window at hand, and what the window is for each. Only with `has_columns`.
+
+        `firsts`: what the front is for each; None = no key has a front. If a function raises an error, `failed` is its
+        key.
+        """
+        loops = self._loops
+        assert loops is not None
+        unread = map(self._slices.getter(self._fresh[0]), block.keys) if self._fresh else repeat(None)
+        try:
+            return loops.merge_columns(repeat(None) if firsts is None else firsts, block.backs, unread)
+        except Exception:
+            # Again, one key after the other: that raises the same, and tells the key.
+            self._fire_each(block.keys, block.stacks())
+            self.failed = block.keys[0]
+            raise
+
+    def turned_columns(self, keys: Sequence[Any]) -> tuple[list[FrontColumn], int]:
+        """Makes the front of keys anew, of all slices of the window at hand: see `_turned`."""
+        columns: list[FrontColumn] = []
+        _, _, found = self._turned(keys, columns)
+        return columns, found
 
     def close(self) -> None:
         """Lets go of the generated code."""
@@ -182,6 +234,23 @@ class SliceStacks:
 
     def _turn(self, keys: Sequence[Any], fired: Fired) -> None:
         """Makes the front of keys anew, of all slices of the window at hand."""
+        merged, fronts, _ = self._turned(keys)
+        for key, value, front in zip(keys, merged, fronts, strict=True):
+            if value is not None:
+                fired.keys.append(key)
+                fired.values.append(value)
+                fired.left.append(key)
+                fired.stacks.append((front, self._window.end, None))
+
+    def _turned(
+        self, keys: Sequence[Any], columns: list[FrontColumn] | None = None
+    ) -> tuple[list[Any], list[int], int]:
+        """The new fronts of keys, the slices where they begin, and the number of values in slices.
+
+        `columns` gets what the front is from each slice on that has a value, the last slice first. If a function raises
+        an error, `failed` is its key.
+        """
+        found = 0
         slices, merge, end, loops = self._slices, self._merge, self._window.end, self._loops
         merged: list[Any] = [None] * len(keys)
         fronts = [end] * len(keys)
@@ -192,13 +261,14 @@ class SliceStacks:
                 if table is None:
                     continue
                 get, whole = slices.getter(start), table.whole
+                before = found
                 if loops is not None and whole is not None:
-                    loops.add_to_front(keys, merged, fronts, start, whole, table.remove)
-                    continue
-                for at, key in enumerate(keys):
+                    found += loops.add_to_front(keys, merged, fronts, start, whole, table.remove)
+                for at, key in enumerate(keys) if loops is None or whole is None else ():
                     value = get(key)
                     if value is None:
                         continue
+                    found += 1
                     behind = merged[at]
                     if behind is not None:
                         value = merge(value, behind)
@@ -209,6 +279,8 @@ class SliceStacks:
                         else:
                             slices.put(start, key, value)
                     merged[at], fronts[at] = value, start
+                if columns is not None and found > before:
+                    columns.append(FrontColumn(start, merged.copy()))
         except Exception as error:
             in_loop = MISSING if loops is None else loops.failed_key(error)
             if loops is None or in_loop is MISSING:
@@ -216,12 +288,7 @@ class SliceStacks:
                 raise
             self.failed = in_loop
             raise loops.told(error) from None
-        for key, value, front in zip(keys, merged, fronts, strict=True):
-            if value is not None:
-                fired.keys.append(key)
-                fired.values.append(value)
-                fired.left.append(key)
-                fired.stacks.append((front, end, None))
+        return merged, fronts, found
 
     def add(self, key: Any, stacks: Stacks, start: int, row: Any, stamp: int) -> Stacks:
         """Adds a row to a slice that windows of a canonical key have read; returns the key's stacks."""

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from yarrow.common.typeinfo import Types
 from yarrow.container.operators.base import OperatorContext, declared_type
 from yarrow.container.operators.registry import runs
+from yarrow.container.operators.sliced_window.key_blocks import KeyBlocks
 from yarrow.container.operators.sliced_window.slice_stacks import SliceStacks, Stacks
 from yarrow.container.operators.sliced_window.slice_tables import SliceTables
 from yarrow.container.operators.sliced_window.stored_layout import StoredLayout
@@ -64,6 +65,8 @@ class WindowsOfSlices(FoldingWindows):
 
     read_forms = (STACKS, FIRED_SLICES, CONTENTS)
     _spec: SlicedWindowOperator
+    #: Most keys that stand at a window, where many can fire at once; None = all lie in the tables.
+    _blocks: KeyBlocks | None = None
 
     # ------------------------------------------------------------------ life
 
@@ -97,6 +100,13 @@ class WindowsOfSlices(FoldingWindows):
         self._latest = None
         self._schedule_restored()
         self._owes = self.event_timers_due
+
+    def open(self) -> None:
+        super().open()
+        tables = self._standing.tables
+        at_once = self._spec.window_function is None and not self.uses_current_key and self._whole is None
+        if at_once and self._stacks.has_columns and tables.stores_at_cut:
+            self._blocks = KeyBlocks(tables, self._stacks, self._layout.size // self._layout.step)
 
     def close(self) -> None:
         self._stacks.close()
@@ -199,6 +209,8 @@ class WindowsOfSlices(FoldingWindows):
         if window is None:
             window = self._window_of(next(end for end in ends if end > passed) - 1)
             stacks = self._stacks.of_new_key(window)
+        if self._blocks is not None:
+            self._blocks.remove(key)
         self._standing.put(window, key, self._stacks.add(key, stacks, start, row, stamp))
         self._schedule(window.end)
 
@@ -228,6 +240,9 @@ class WindowsOfSlices(FoldingWindows):
 
     def _stacks_of(self, key: Any) -> tuple[TimeWindow | None, Any]:
         """The window where a canonical key stands, and its stacks; None = it stands nowhere."""
+        found = None if self._blocks is None else self._blocks.stacks_of(key)
+        if found is not None:
+            return found
         for window in reversed(self._standing.tables.windows()):
             stacks = self._standing.get(window, key)
             if stacks is not MISSING:
@@ -247,6 +262,10 @@ class WindowsOfSlices(FoldingWindows):
         for _ in self._new_keys:
             if perf_counter() >= deadline:
                 return
+        if self._blocks is not None and self._blocks.stand_at(window):
+            yield from self._fire_blocks(self._blocks, window, deadline)
+            if perf_counter() >= deadline:
+                return
         while firing.has_rows():
             yield from self._fire_piece(window, deadline)
             if perf_counter() >= deadline:
@@ -263,12 +282,14 @@ class WindowsOfSlices(FoldingWindows):
 
     def _place_new_keys(self, window: TimeWindow) -> Iterator[None]:
         """Gives stacks to the keys that have rows in the window and stand nowhere; yields where work may be cut."""
-        placed, stacks = self._standing, self._stacks.of_new_key(window)
+        placed, stacks, blocks = self._standing, self._stacks.of_new_key(window), self._blocks
         for keys in self._keys_of(window):
             for at in range(0, len(keys), _NEW_KEYS_AT_ONCE):
+                piece = keys[at : at + _NEW_KEYS_AT_ONCE]
+                if blocks is not None:
+                    piece = blocks.others(piece)
                 live = placed.tables.table(window).live
                 single, is_single = live[0], len(live) == 1
-                piece = keys[at : at + _NEW_KEYS_AT_ONCE]
                 for key in [key for key in piece if key not in single] if is_single else piece:
                     _, entries, found = placed.find(window, key)
                     if found is MISSING and not self._is_ahead(key, window):
@@ -276,9 +297,38 @@ class WindowsOfSlices(FoldingWindows):
                 if at + _NEW_KEYS_AT_ONCE < len(keys):
                     yield
 
+    def _fire_blocks(self, blocks: KeyBlocks, window: TimeWindow, deadline: float) -> Fired:
+        """Fires the keys of blocks, which then stand at the following window."""
+        following = self._following(window)
+        self._stacks.begin(window)
+        keeps = self._keeps_fired(window)
+        while (block := blocks.next_of(window)) is not None:
+            try:
+                fired = blocks.fire(block, following)
+            except Exception as error:
+                raise self._failure_of_end(window, self._stacks.failed, error) from error
+            if fired.left or blocks.stand_at(following):
+                self._schedule(following.end)
+            if fired.left:
+                self._standing.tables.table(following).put_all(fired.left, fired.stacks)
+            yield from self._plain_results(window, fired.keys, fired.values)
+            if keeps and self._fired is not None:
+                self._fired.put(window, fired.keys, fired.values)
+            self.fired_timers += len(fired.keys)
+            if perf_counter() >= deadline:
+                return
+
+    def _following(self, window: TimeWindow) -> TimeWindow:
+        return self._window_of(window.max_timestamp() + self._layout.slide)
+
     def _keys_of(self, window: TimeWindow) -> Iterator[Sequence[Any]]:
         """The keys of the slices that the window reads first, and those of its content that was not sliced."""
         for start in self._stacks.fresh_slices(window):
+            if self._blocks is not None:
+                whole = self._tables.table(self._stretch(start)).whole
+                if whole is not None:
+                    yield self._blocks.others(whole)
+                    continue
             # All at once: a snapshot may come and go while they get their stacks.
             yield [key for keys, _ in self._tables.rows(self._stretch(start)) for key in keys]
         if self._whole is not None:
@@ -295,7 +345,7 @@ class WindowsOfSlices(FoldingWindows):
 
     def _fire_piece(self, window: TimeWindow, deadline: float) -> Fired:
         firing = self._firing
-        following = self._window_of(window.max_timestamp() + self._layout.slide)
+        following = self._following(window)
         self._stacks.begin(window)
         alone, keeps = self._spec.window_function is None, self._keeps_fired(window)
         own = None if alone and not keeps and self._spec.kind is WindowKind.REDUCED else self._own
@@ -325,13 +375,21 @@ class WindowsOfSlices(FoldingWindows):
         """The keys that fire with what the window is for them; their stacks move to the following window."""
         if self.uses_current_key:
             self.context.state.current_key = user_key(keys[0])
+        if self._blocks is not None:
+            # A row behind a watermark whose windows have still to fire gives its key stacks at the window behind them.
+            # Those of a block, which has fired them, are right.
+            keys, stacks = self._blocks.without_own(keys, stacks)
         try:
             fired = self._stacks.fire(keys, stacks)
         except Exception as error:
             raise self._failure_of_end(window, self._stacks.failed, error) from error
         if fired.left:
             self._schedule(following.end)
-            self._standing.tables.table(following).put_all(fired.left, fired.stacks)
+            left, stands = fired.left, fired.stacks
+            if self._blocks is not None:
+                left, stands = self._blocks.add(following, left, stands)
+            if left:
+                self._standing.tables.table(following).put_all(left, stands)
         if self._whole is None:
             return fired.keys, fired.values
         sliced = dict(zip(fired.keys, fired.values, strict=True))
