@@ -69,6 +69,8 @@ def test_failing_rows_of_a_batch_leave_nothing_but_letters(function: Any, stampe
     for letter in letters:
         assert letter.operator == "the function" and letter.encoding == RECORD_PICKLED
         assert letter.error.endswith("in a batch of 1") and "refuse_tens" in letter.traceback
+        # It tells the row's error alone, and not those of the batches that were divided.
+        assert letter.traceback.count("Traceback (most") == 1
 
 
 def test_rows_at_which_a_filter_fails_are_left_out() -> None:

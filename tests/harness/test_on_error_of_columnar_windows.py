@@ -19,6 +19,7 @@ from tests.support.restarted_job import CANONICAL
 from tests.unit.runtime.graph.programs import environment
 from yarrow.common import Time, WatermarkStrategy
 from yarrow.common.typeinfo import Types
+from yarrow.container.operators.columnar_window.row_lists import RowLists
 from yarrow.datastream import DataStream, WindowGroups
 from yarrow.datastream.connectors import DeadLetter
 from yarrow.datastream.connectors.dead_letters import RECORD_PICKLED, RECORD_SHOWN, ROW_OF_WINDOW
@@ -144,6 +145,8 @@ def test_a_call_that_fails_is_divided_until_the_failing_windows_are_alone(window
         letters: list[DeadLetter] = harness.outputs(1)
         assert rows_in(letters) == [row for row in rows if row[1] < 0]
         assert all(letter.error.startswith("ValueError: no good among 1; all 1 rows") for letter in letters)
+        # Each tells its own error, and not those of the calls that were divided.
+        assert all(letter.traceback.count("Traceback (most") == 1 for letter in letters)
 
 
 def _rows_and_letters(stream: DataStream, **bounds: Any) -> list[DataStream]:
@@ -283,6 +286,34 @@ def test_a_value_that_does_not_fit_its_declared_column_costs_its_window() -> Non
         assert rows_in(harness.outputs(1)) == [("b", 1000)]
 
 
+def test_sessions_that_fail_move_no_row_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken: list[int] = []
+    update = RowLists.update
+
+    def counted(self: RowLists, slots: Any, column: Any, size: int) -> None:
+        taken.append(len(slots))
+        update(self, slots, column, size)
+
+    monkeypatch.setattr(RowLists, "update", counted)
+    build = of_columns("sessions", lateness=100)
+    with OperatorHarness(lambda s: _rows_and_letters(build(s)), types=[PAIR]) as harness:
+        harness.push(*((f"key {number}", number) for number in range(50)), timestamps=[90] * 50)
+        for time in range(10):
+            harness.push((f"failing {time}", -1), timestamps=[time * 6])
+        harness.run()
+        assert sum(taken) == 60
+        for time in range(10):
+            harness.watermark(time * 6 + 5)
+            harness.run()
+            assert len(harness.outputs(1)) == time + 1
+        assert sum(taken) == 60
+        harness.push(("failing 3", 7), timestamps=[3 * 6 + 1])
+        harness.run()
+        assert [(row.k, row.window_start, row.numbers) for row in harness.outputs(0)] == [
+            ("failing 3", 18, [7])
+        ]
+
+
 @pytest.mark.parametrize("treatment", ["skip", "dead_letter"])
 def test_a_row_that_python_cannot_hold_is_shown_as_text(treatment: str) -> None:
     schema = pa.schema([("k", pa.string()), ("t", pa.timestamp("ns")), ("at", pa.int64())])
@@ -296,14 +327,19 @@ def test_a_row_that_python_cannot_hold_is_shown_as_text(treatment: str) -> None:
         return [made.to_rows(), *([made.dead_letters()] if treatment == "dead_letter" else [])]
 
     with OperatorHarness(fragment, types=[schema]) as harness:
-        columns = [pa.array(["a"]), pa.array([1001], pa.timestamp("ns")), pa.array([3])]
+        columns = [pa.array(["a", "a"]), pa.array([1001, 2000], pa.timestamp("ns")), pa.array([3, 4])]
         harness.push_batch(pa.record_batch(columns, schema=schema))
         harness.watermark(100)
         harness.run()
         assert harness.outputs(0) == []
         if treatment == "dead_letter":
-            (letter,) = harness.outputs(1)
-            assert (letter.encoding, letter.timestamp) == (RECORD_SHOWN, 3)
+            letters = harness.outputs(1)
+            # The row beside it is one of Python.
+            assert [(letter.encoding, letter.timestamp, letter.key) for letter in letters] == [
+                (RECORD_SHOWN, 3, encode_key("a")),
+                (RECORD_PICKLED, 4, encode_key("a")),
+            ]
+            assert [bool(letter.traceback) for letter in letters] == [True, False]
 
 
 def test_a_bounded_input() -> None:

@@ -243,6 +243,10 @@ class _ShownRow:
     def __repr__(self) -> str:
         return f"Row({', '.join(f'{name}={self._row.column(name)[0]}' for name in self._row.schema.names)})"
 
+    def __getitem__(self, name: str) -> Any:
+        """Return the value of a column, for the key of a letter. Raises an error of Arrow if Python has no object."""
+        return python_values(self._row.column(name))[0]
+
     def __reduce__(self) -> tuple[Any, ...]:
         raise TypeError("the row has no form in Python")
 
@@ -274,11 +278,13 @@ class RowsPutAside:
             if len(batch) == 1 or stays_whole:
                 self.put_aside(failed, error, batch)
                 return
-            half = len(batch) // 2
-            for part in (batch.sliced(0, half), batch.sliced(half, len(batch))):
-                yield from self.parts_without_failing_rows(failed, part, compute, stays_whole=stays_whole)
         else:
             yield batch, result
+            return
+        # Behind the handler, so that errors of the halves do not name this one as their context.
+        half = len(batch) // 2
+        for part in (batch.sliced(0, half), batch.sliced(half, len(batch))):
+            yield from self.parts_without_failing_rows(failed, part, compute, stays_whole=stays_whole)
 
     def put_aside(self, failed: FailedRecords, error: Exception, batch: ArrowBatch) -> None:
         """Count the rows; send their letters if somebody reads them. Raises `error` if it is none of a record."""
@@ -297,10 +303,14 @@ class RowsPutAside:
             failed.send([letter], None if letter.timestamp is None else [letter.timestamp])
 
     def _stamped(self, batch: ArrowBatch) -> Iterator[tuple[Any, int | None]]:
-        """The rows of a batch with their timestamps."""
+        """The rows of a batch with their timestamps. A row without a form in Python is one that can be shown."""
         try:
             rows, stamps = self._rows.to_rows(batch)
         except ConversionError:
-            rows = [_ShownRow(batch.batch.slice(at, 1)) for at in range(len(batch))]
+            if len(batch) > 1:
+                for at in range(len(batch)):
+                    yield from self._stamped(batch.sliced(at, at + 1))
+                return
+            rows = [_ShownRow(batch.batch)]
             stamps = None if batch.timestamps is None else batch.timestamps.to_pylist()
-        return zip(rows, stamps or repeat(None), strict=False)
+        yield from zip(rows, stamps or repeat(None), strict=False)

@@ -70,15 +70,16 @@ class GuardedGroups:
         except Exception as error:
             if self._failed.is_fatal(error):
                 raise function.failure(rows, error) from error
-            count = len(rows.groups)
-            if count > 1:
-                half = count // 2
-                yield from self._divided(function, rows.part(0, half), first)
-                yield from self._divided(function, rows.part(half, count), first + half)
+            if len(rows.groups) == 1:
+                told = f"all {rows.shown()} leave"
+                batch = ArrowBatch(rows.records, pa.array(rows.times))
+                self._aside.put_aside_together(self._failed, error, ROW_OF_WINDOW, batch, told)
+                yield first, None
                 return
-            told = f"all {rows.shown()} leave"
-            batch = ArrowBatch(rows.records, pa.array(rows.times))
-            self._aside.put_aside_together(self._failed, error, ROW_OF_WINDOW, batch, told)
-            yield first, None
         else:
             yield first, columns
+            return
+        # Behind the handler, so that errors of the halves do not name this one as their context.
+        half = len(rows.groups) // 2
+        yield from self._divided(function, rows.part(0, half), first)
+        yield from self._divided(function, rows.part(half, len(rows.groups)), first + half)

@@ -80,11 +80,17 @@ class LiveSessions:
         self._alive[: self.size] &= ~late
         self.states.forget(np.flatnonzero(late))
 
-    def lose_rows(self, numbers: Numbers, states: SliceStates) -> None:
-        """Takes the rows out of some sessions (int64, shape (sessions,)), which stay; `states` are empty."""
-        left = np.setdiff1d(self.numbers, numbers)
-        states.merge(left, self.states, left, self.size)
-        self.states = states
+    def lose_rows(self, numbers: Numbers) -> None:
+        """Takes the rows out of some sessions (int64, shape (sessions,)), which stay under new numbers."""
+        new = np.arange(self.size, self.size + len(numbers))
+        self._reserve(self.size + len(numbers))
+        for bounds in (self._keys, self._starts, self._ends):
+            bounds[new] = bounds[numbers]
+        self._fired[new], self._alive[new] = self._fired[numbers], True
+        self._alive[numbers] = False
+        # No row of another session is copied.
+        self.states.forget(numbers)
+        self.states.restore_present(new, self.size)
 
     def take(self, found: MergedSessions, live: Numbers) -> Numbers:
         """Puts merged sessions in the place of those that they are made of; `live` are these, int64, shape (merged,).

@@ -143,7 +143,7 @@ class ColumnarSessions(ColumnarWindows):
         keys, starts, ends = self._live.sessions(numbers)
         made, failing = self._result(keys, starts, ends, self._live.states.values(numbers))
         if len(failing):
-            self._live.lose_rows(numbers.take(failing), self._new_states())
+            self._live.lose_rows(numbers.take(failing))
         if made is not None:
             yield made
 
