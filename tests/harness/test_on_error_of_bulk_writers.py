@@ -154,9 +154,18 @@ def test_rows_of_record_batches_become_letters(tmp_path: Path, factory: Any) -> 
     assert read["n"].to_pylist() == [1, 2, 4, 6, 7, 8]
 
 
-@pytest.mark.parametrize(("writers", "fits"), [(ParquetBulkWriters, 1 << 40), (OrcBulkWriters, 1 << 30)])
-def test_an_instant_that_the_files_cannot_hold_is_a_bad_row(tmp_path: Path, writers: Any, fits: int) -> None:
-    factory = writers.for_row_type(pa.schema([("at", pa.list_(pa.timestamp("s")))]))
+@pytest.mark.parametrize(
+    ("writers", "kind", "fits"),
+    [
+        (ParquetBulkWriters, pa.list_, 1 << 40),
+        (ParquetBulkWriters, pa.list_view, 1 << 40),
+        (OrcBulkWriters, pa.list_, 1 << 30),
+    ],
+)
+def test_an_instant_that_the_files_cannot_hold_is_a_bad_row(
+    tmp_path: Path, writers: Any, kind: Any, fits: int
+) -> None:
+    factory = writers.for_row_type(pa.schema([("at", kind(pa.timestamp("s")))]))
     rows = [Row(at=[fits]), Row(at=[fits, 1 << 60]), Row(at=[2])]
     with OperatorHarness(letters_of(sink_of(tmp_path, factory))) as harness:
         harness.send(RowBatch(rows))
@@ -166,6 +175,49 @@ def test_an_instant_that_the_files_cannot_hold_is_a_bad_row(tmp_path: Path, writ
     (path,) = files_in(tmp_path)
     read = pq.read_table(path) if writers is ParquetBulkWriters else orc.read_table(path)
     assert read.num_rows == 2
+
+
+REQUIRED = pa.field("x", pa.int64(), nullable=False)
+
+
+@pytest.mark.parametrize("writers", [ParquetBulkWriters, OrcBulkWriters])
+@pytest.mark.parametrize(
+    ("kind", "good", "bad", "named"),
+    [
+        (pa.struct([REQUIRED]), {"x": 1}, {"x": None}, "in.x"),
+        (pa.list_(REQUIRED), [1, 2], [1, None], "in.x"),
+        (pa.map_(pa.string(), REQUIRED), {"k": 1}, {"k": None}, "in.x"),
+        (pa.list_(pa.field("s", pa.struct([REQUIRED]))), [{"x": 1}, None], [{"x": None}], "in.s.x"),
+    ],
+)
+def test_a_null_inside_of_a_value_that_may_have_none_is_a_bad_row(
+    tmp_path: Path, writers: Any, kind: pa.DataType, good: Any, bad: Any, named: str
+) -> None:
+    factory = writers.for_row_type(pa.schema([("in", kind)]))
+    rows = [Row(**{"in": value}) for value in (good, None, bad, good)]
+    with OperatorHarness(letters_of(sink_of(tmp_path, factory))) as harness:
+        harness.send(RowBatch(rows))
+        harness.end()
+        assert refused(harness) == [rows[2]]
+        assert f"column {named!r} is declared without nulls" in harness.outputs(0)[0].error
+    (path,) = files_in(tmp_path)
+    read = pq.read_table(path) if writers is ParquetBulkWriters else orc.read_table(path)
+    assert read.num_rows == 3
+
+
+@pytest.mark.parametrize("writers", [ParquetBulkWriters, OrcBulkWriters])
+def test_a_null_inside_of_a_list_of_a_record_batch_is_a_bad_row(tmp_path: Path, writers: Any) -> None:
+    factory = writers.for_row_type(pa.schema([("in", pa.list_(REQUIRED))]))
+    given = pa.schema([("in", pa.list_(pa.int32()))])
+    with OperatorHarness(letters_of(sink_of(tmp_path, factory)), types=[given]) as harness:
+        harness.push_batch(
+            pa.record_batch([pa.array([[1], None, [2, None], [3]], given[0].type)], schema=given)
+        )
+        harness.end()
+        assert [row["in"] for row in refused(harness)] == [[2, None]]
+    (path,) = files_in(tmp_path)
+    read = pq.read_table(path) if writers is ParquetBulkWriters else orc.read_table(path)
+    assert read["in"].to_pylist() == [[1], None, [3]]
 
 
 class ByText(BucketAssigner):

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from yarrow.datastream.connectors.file_format import FileFormatError
+from yarrow.datastream.formats.columns import parts_of
 
 #: The greatest number of nanoseconds, in both directions: the least number of 64 bits stands for no time.
 _NANOSECONDS = (1 << 63) - 1
@@ -79,14 +80,6 @@ def _instants_in(column: pa.Array) -> Iterator[pa.Array]:
         yield column
     elif types.is_date64(kind):
         yield column.cast(pa.timestamp("ms"))
-    elif types.is_struct(kind):
-        for part in column.flatten():
+    else:
+        for part, _ in parts_of(column):
             yield from _instants_in(part)
-    elif types.is_map(kind):
-        # Entries of a null are not written.
-        column = column.drop_null()
-        first, last = column.offsets[0].as_py(), column.offsets[-1].as_py()
-        for part in (column.keys, column.items):
-            yield from _instants_in(part.slice(first, last - first))
-    elif types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
-        yield from _instants_in(column.flatten())

@@ -245,13 +245,14 @@ class FileColumns:
     def _of_batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         if batch.schema.names != self._schema.names:
             raise FileFormatError(f"columns {batch.schema.names} where {self._schema.names} are declared")
-        for field, column in zip(self._schema, batch.columns, strict=True):
-            if not field.nullable:
-                require_no_null(column, field)
         try:
-            return batch.cast(self._schema)
+            columns = [column.cast(field.type) for field, column in zip(self._schema, batch, strict=True)]
         except pa.ArrowException as error:
             raise FileFormatError(f"a column does not have the declared type: {error}") from error
+        for field, column in zip(self._schema, columns, strict=True):
+            # A cast of lists and maps looks at no null inside of them.
+            require_no_null(column, field)
+        return pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
 
 class ColumnarBulkWriter(BulkWriter[Any]):

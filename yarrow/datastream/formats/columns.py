@@ -6,7 +6,7 @@ column fails naming row and column.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -80,12 +80,55 @@ def _values_of(index: int, row: Any, names: tuple[str, ...]) -> Sequence[Any]:
 
 
 def require_no_null(column: pa.Array, field: pa.Field) -> None:
-    """Raise FileFormatError for the first null of a column that is declared without nulls."""
-    if column.null_count:
-        row = column.is_null().index(True).as_py()
-        raise FileFormatError(
-            f"row {row} of the batch: column {field.name!r} is declared without nulls, and the row has one"
-        )
+    """Raise FileFormatError for the first null where a column, or a field inside of it, is declared without nulls."""
+    found = _forbidden_null(column, field)
+    if found is None:
+        return
+    row = next(row for row in range(len(column)) if _forbidden_null(column.slice(row, 1), field))
+    raise FileFormatError(
+        f"row {row} of the batch: column {found!r} is declared without nulls, and the row has one"
+    )
+
+
+def _forbidden_null(column: pa.Array, field: pa.Field) -> str | None:
+    """Return the path of a field that has a null, and may have none; None = there is none."""
+    if not field.nullable and column.null_count:
+        return str(field.name)
+    if _requires_values(field.type):
+        for part, inner in parts_of(column):
+            found = _forbidden_null(part, inner)
+            if found is not None:
+                return f"{field.name}.{found}"
+    return None
+
+
+def _requires_values(kind: pa.DataType) -> bool:
+    """Whether a field inside of the type may have no null. Arrow itself refuses null as a key of a map."""
+    if not pa.types.is_nested(kind):
+        return False
+    inner = [kind.item_field] if pa.types.is_map(kind) else [kind.field(at) for at in range(kind.num_fields)]
+    return any(not field.nullable or _requires_values(field.type) for field in inner)
+
+
+def parts_of(column: pa.Array) -> Iterator[tuple[pa.Array, pa.Field]]:
+    """The columns directly inside of a nested one, with their fields; without what lies in its nulls."""
+    kind, types = column.type, pa.types
+    if types.is_struct(kind):
+        yield from zip(column.drop_null().flatten(), kind, strict=True)
+    elif types.is_map(kind):
+        # Entries of a null are not written.
+        column = column.drop_null()
+        first, last = column.offsets[0].as_py(), column.offsets[-1].as_py()
+        yield column.keys.slice(first, last - first), kind.key_field
+        yield column.items.slice(first, last - first), kind.item_field
+    elif (
+        types.is_list(kind)
+        or types.is_large_list(kind)
+        or types.is_fixed_size_list(kind)
+        or types.is_list_view(kind)
+        or types.is_large_list_view(kind)
+    ):
+        yield column.flatten(), kind.value_field
 
 
 def _array(values: Sequence[Any], field: pa.Field) -> pa.Array:
@@ -101,8 +144,7 @@ def _array(values: Sequence[Any], field: pa.Field) -> pa.Array:
                     f"{field.type}: {error}"
                 ) from error
         raise FileFormatError(f"column {field.name!r} of type {field.type}: {whole}") from whole
-    if not field.nullable:
-        require_no_null(array, field)
+    require_no_null(array, field)
     return array
 
 
