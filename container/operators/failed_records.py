@@ -36,6 +36,8 @@ _LONGEST_ERROR: Final = 1000
 _LETTERS: Final = OutputTag(DEAD_LETTERS)
 #: Errors that no other record would escape: they fail the job.
 _ALWAYS_FATAL: Final = (YarrowError, OperatorFailure, MemoryError)
+#: Numbers of records: those that have come, and those that were left out.
+Counts = tuple[int, int]
 
 
 class FailedRecords:
@@ -92,6 +94,16 @@ class FailedRecords:
     def keyed_by(self, key_of: Callable[[Any], Any]) -> None:
         """Let letters have the key of their record, where the operator has no keyed state."""
         self._key_of = key_of
+
+    @property
+    def counts(self) -> Counts:
+        """The numbers of records that have come and that were left out."""
+        return self.seen[0], self.count
+
+    def go_back_to(self, counts: Counts) -> None:
+        """Take back what was counted since then, because a record has changed nothing."""
+        self.seen[0], self.count = counts
+        self._counted = min(self._counted[0], counts[0]), min(self._counted[1], counts[1])
 
     def type_of(self, index: int) -> TypeInformation | None:
         """Return the declared type of an input; None = undeclared."""

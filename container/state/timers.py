@@ -101,6 +101,12 @@ class TimerQueue:
             if self._emptied > _LEAST_SWEEP and self._emptied * 2 > len(self._times):
                 self._sweep()
 
+    def holds(self, timestamp: int, key: Any, namespace: Any = None) -> bool:
+        """Whether a timer is registered."""
+        bucket = self._buckets.get(timestamp, _EMPTIED)
+        entry = key if namespace is None else (_NAMESPACED, key, namespace)
+        return entry in bucket if type(bucket) is set else bool(bucket is not _EMPTIED and bucket == entry)
+
     def _discard(self, timestamp: int, entry: _Entry) -> bool:
         bucket = self._buckets.get(timestamp, _EMPTIED)
         if bucket is _EMPTIED:

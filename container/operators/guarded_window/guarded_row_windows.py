@@ -5,7 +5,7 @@ Owner: the task thread. Taking a row calls the assigner alone: a row at which th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,7 @@ from yarrow.container.operators.window.evicting_windows import (
 from yarrow.container.operators.window.window_contents import WindowContents
 from yarrow.container.operators.window.window_contexts import WindowEvictorContext
 from yarrow.container.operators.window.windowing_base import Result
+from yarrow.container.state.value_table import MISSING
 from yarrow.datastream.connectors.dead_letters import ROW_OF_WINDOW
 from yarrow.datastream.window import Evictor
 from yarrow.runtime.data.immutability import freeze_or_copy
@@ -75,10 +76,18 @@ class GuardedRowWindowingOperator(GuardedWindowingOperator):
             actual, merges = joined.add(window, self._merger)
             if not self._is_merged_late(actual, merges):
                 live = joined
-                steps.append(JoinedWindow(window, window, {}))
+                steps.append(JoinedWindow(window, window, {}, live=joined))
         return steps
 
     def _taken(self, step: JoinedWindow, row: Any, stamp: int, stale: set[Any]) -> Iterable[Result]:
         self._at = step.window
-        takes = self._take if self._merger is None else self._take_merging
-        return takes(step.window, row, stamp) or ()
+        if self._merger is None:
+            return self._add(step.window, step.window, row, stamp)
+        return self._take_merging(step.window, row, stamp) or ()
+
+    def _former_content(self, content: Any) -> Callable[[], Any]:
+        if content is MISSING:
+            return lambda: MISSING
+        # Rows are added in place. What evicts or merges makes another list.
+        size = len(content)
+        return lambda: content[:size]

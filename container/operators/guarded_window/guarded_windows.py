@@ -1,16 +1,17 @@
 """GuardedWindowingOperator: windows that leave out the rows at which reduce or aggregate fails, by `on_error`.
 
-Owner: the task thread. A row is tried on copies first, so that state and timers are as before a row that fails. Errors
-of triggers and of windows that fire fail the job: they are of no single row.
+Owner: the task thread. A row is tried on copies first, so that state and timers are as before a row that fails. If the
+trigger fails at the row, its changes are taken back. Errors of timers and of windows that fire are of no single row.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from yarrow.common.composite_types import TupleTypeInfo
 from yarrow.container.operators.base import OperatorContext, declared_type
+from yarrow.container.operators.guarded_window.row_undo import NotedTimers, RowUndo
 from yarrow.container.operators.guarded_window.tried_contents import Changes, TriedContents
 from yarrow.container.operators.registry import runs
 from yarrow.container.operators.window.merging_windows import Merge, MergingWindowSet
@@ -21,17 +22,18 @@ from yarrow.container.operators.window.window_rules import (
     checked_window,
     listed_windows,
 )
+from yarrow.container.operators.window.window_values import WindowValues
 from yarrow.container.operators.window.windowing_base import Result, Results
 from yarrow.container.protocol.failure import OperatorFailure, short_record
 from yarrow.container.state.value_table import MISSING
 from yarrow.datastream.connectors.dead_letters import PARTIAL_VALUE, DeadLetter
 from yarrow.datastream.output_tag import OutputTag
 from yarrow.runtime.data.elements import MIN_TIMESTAMP
-from yarrow.runtime.data.immutability import copier_for
+from yarrow.runtime.data.immutability import copier_for, freeze_or_copy
 from yarrow.runtime.graph.window_spec import GuardedWindowOperator, WindowKind
 
 if TYPE_CHECKING:
-    from yarrow.container.operators.failed_records import FailedRecords
+    from yarrow.container.operators.failed_records import Counts, FailedRecords
 
 #: What the letter of a partial value says of it.
 _TOLD: Final = (
@@ -58,6 +60,10 @@ class GuardedWindowingOperator(WindowingOperator):
 
     #: Bounds count each row that comes; else they count a window's rows each time when it fires.
     _counts_coming_rows = True
+    timers_type = NotedTimers
+    _timers: NotedTimers
+    #: The merging windows of the key before the row at hand, in stored form.
+    _merging_before: Any = None
 
     def setup(self, context: OperatorContext) -> None:
         super().setup(context)
@@ -65,6 +71,14 @@ class GuardedWindowingOperator(WindowingOperator):
         # A function may change its accumulator even if the program says that it changes no record.
         is_reduced = self._spec.kind is WindowKind.REDUCED
         self._content_copier = copier_of(context, kept) if is_reduced else copier_for(kept)
+
+    def open(self) -> None:
+        super().open()
+        states = self._trigger_context.states
+        self._undo = RowUndo(self._contents.values, states, self._timers, self._former_content)
+
+    def _on_first_use(self, values: WindowValues[Any]) -> None:
+        self._undo.keep(values)
 
     def leave_out_by(self, failed: FailedRecords) -> None:
         # Results of a row are those of windows that fire, which no row is at fault for.
@@ -95,24 +109,86 @@ class GuardedWindowingOperator(WindowingOperator):
             # An assigner refuses each row without a time: the program is at fault.
             if (timestamp is None and self._event_time) or failed.is_fatal(error):
                 raise self._failure(short_record(self._row_of(row)), error) from error
-            if windows is not None:
-                self._assigner.take_back(row, self._assigner_context)
-            failed.seen[0] += not self._counts_coming_rows
-            for letter in self._letters(failed, error, row, timestamp):
-                yield letter, timestamp
+            yield from self._left_out(error, row, timestamp, windows)
             return
-        try:
-            stale = set[Any]()
-            for step in steps:
-                yield from self._taken(step, row, stamp, stale)
-        except OperatorFailure:
-            raise
-        except Exception as error:
-            raise self._failure(short_record(self._row_of(row)), error) from error
+        yield from self._take_steps(steps, row, timestamp, windows)
         if not steps:
             yield from self._row_without_window(row, timestamp, windows)
         if self._contents.values.perhaps_empty > MOST_EMPTY:
             self._drop_empty()
+
+    def _take_steps(
+        self, steps: Sequence[JoinedWindow], row: Any, timestamp: int | None, windows: list[Any]
+    ) -> Results:
+        """Writes what was tried; the results of windows that fire by the row, or its letter if the trigger fails.
+
+        Results of the first windows wait for the trigger's decision about the last one.
+        """
+        stamp = MIN_TIMESTAMP if timestamp is None else timestamp
+        held, last, stale = list[Result](), cast(Iterable[Result], ()), set[Any]()
+        counts = self._begin_undo(steps)
+        try:
+            for step in steps:
+                held += self._fixed(last)
+                try:
+                    last = self._taken(step, row, stamp, stale)
+                except Exception as error:
+                    self._take_back(error, counts)
+                    held, last = [], self._left_out(error, row, timestamp, windows)
+                    break
+            self._undo.end()
+            yield from held
+            yield from last
+        except OperatorFailure:
+            raise
+        except Exception as error:
+            raise self._failure(short_record(self._row_of(row)), error) from error
+
+    def _fixed(self, results: Iterable[Result]) -> Iterable[Result]:
+        """Results that wait; a generator may change an object after it has emitted it."""
+        if self.context.environment.object_reuse:
+            return results
+        return [(freeze_or_copy(value), time) for value, time in results]
+
+    def _take_back(self, error: Exception, counts: Counts) -> None:
+        """Makes the windows as they were before the row. Raises the error again if it is none of the row."""
+        failed = self.failed
+        assert failed is not None, "the program says on_error"
+        if failed.is_fatal(error):
+            raise error
+        self._undo.take_back()
+        if self._merger is not None:
+            self._merging_state.update(self._merging_before)
+        failed.go_back_to(counts)
+
+    def _former_content(self, content: Any) -> Callable[[], Any]:
+        """Gives a content as it is now, also when it has changed: a row is tried on a copy."""
+        return lambda: content
+
+    def _begin_undo(self, steps: Sequence[JoinedWindow]) -> Counts:
+        """Keeps how the windows are that a row joins, with those that may become one by it; returns the counts."""
+        assert self.failed is not None, "the program says on_error"
+        windows = {step.window for step in steps}
+        state_windows = {step.state_window for step in steps}
+        if self._merger is not None:
+            self._merging_before = self._merging_state.value()
+            for live in (self._merging_windows(), *(step.live for step in steps if step.live is not None)):
+                windows.update(live.state_windows)
+                state_windows.update(live.state_windows.values())
+        self._undo.begin(self.context.state.current_key, windows, state_windows)
+        return self.failed.counts
+
+    def _left_out(
+        self, error: Exception, row: Any, timestamp: int | None, windows: list[Any] | None
+    ) -> Results:
+        """Leaves a row out; its letter if somebody reads it. `windows`: those of the assigner; None = it has failed."""
+        failed = self.failed
+        assert failed is not None, "the program says on_error"
+        if windows is not None:
+            self._assigner.take_back(row, self._assigner_context)
+        failed.seen[0] += not self._counts_coming_rows
+        for letter in self._letters(failed, error, row, timestamp):
+            yield letter, timestamp
 
     def _letters(
         self, failed: FailedRecords, error: Exception, row: Any, timestamp: int | None

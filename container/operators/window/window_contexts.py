@@ -6,12 +6,13 @@ decide anything.
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Callable, Sequence, Set
 from typing import Any
 
 from yarrow.common.metrics import MetricGroup
 from yarrow.container.operators.window.window_states import WindowStates
 from yarrow.container.operators.window.window_timers import WindowTimers
+from yarrow.container.operators.window.window_values import WindowValues
 from yarrow.container.state.backend import KeyedStateBackend
 from yarrow.datastream.functions import (
     KeyedStateStore,
@@ -70,8 +71,9 @@ class WindowTriggerContext(_ClocksAndMetrics, Trigger.OnMergeContext):
         form: WindowForm[Any],
         metric_group: MetricGroup,
         restored: Set[str],
+        on_first_use: Callable[[WindowValues[Any]], None],
     ) -> None:
-        """`restored`: names of the keyed states with which the operator begins."""
+        """`restored`: names of the keyed states with which the operator begins. `on_first_use`: see WindowStates."""
         super().__init__(timers, metric_group)
         self.window: Any = None
         self.merged: Sequence[Any] = ()
@@ -79,7 +81,7 @@ class WindowTriggerContext(_ClocksAndMetrics, Trigger.OnMergeContext):
         #: A window whose stored form is known, with that form.
         self._known: Any = None
         self._stored: Any = None
-        self.states = WindowStates(backend, form, TRIGGER_STATE, self, restored)
+        self.states = WindowStates(backend, form, TRIGGER_STATE, self, restored, on_first_use)
 
     @property
     def namespace(self) -> Any:

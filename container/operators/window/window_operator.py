@@ -32,6 +32,7 @@ from yarrow.container.operators.window.window_rules import (
     is_window_late,
     listed_windows,
 )
+from yarrow.container.operators.window.window_values import WindowValues
 from yarrow.container.operators.window.windowing_base import Result, Results, WindowingBase
 from yarrow.container.protocol.failure import OperatorFailure, short_record
 from yarrow.container.state.heap_keyed_state import NO_KEY
@@ -120,7 +121,11 @@ class WindowingOperator(WindowingBase):
             self._form,
             self.context.metric_group,
             restored_names(self.context),
+            self._on_first_use,
         )
+
+    def _on_first_use(self, values: WindowValues[Any]) -> None:
+        """Hears of a state that the trigger asks for first, before it reads it."""
 
     # ------------------------------------------------------------------ rows
 

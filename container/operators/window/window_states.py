@@ -190,10 +190,12 @@ class WindowStates(KeyedStateStore):
         prefix: str,
         place: WindowPlace,
         restored: Set[str],
+        on_first_use: Callable[[WindowValues[Any]], None] | None = None,
     ) -> None:
         """`prefix` keeps the names apart from those of other states of the operator.
 
-        `restored`: names of the keyed states with which the operator begins.
+        `restored`: names of the keyed states with which the operator begins. `on_first_use` hears of the values of a
+        state that is asked for first, before they are read.
         """
         self._backend = backend
         self._form = form
@@ -201,6 +203,7 @@ class WindowStates(KeyedStateStore):
         self._place = place
         self._restored = restored
         self._kept: dict[str, _Kept] = {}
+        self._on_first_use = on_first_use
 
     @property
     def values(self) -> list[WindowValues[Any]]:
@@ -338,6 +341,8 @@ class WindowStates(KeyedStateStore):
         known = self._kept.get(name)
         if known is None:
             known = self._kept[name] = _Kept(kind, config, *opened())
+            if self._on_first_use is not None:
+                self._on_first_use(known.cell.values)
         if known.kind is not kind:
             raise StateConflictError(
                 f"the state '{name}' of windows was asked for with a {known.kind.__name__}, and now with a"

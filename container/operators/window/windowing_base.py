@@ -45,6 +45,7 @@ class WindowingBase(StoredTimeOperator, FunctionOperator, KeyReadingOperator):
     stamps_rows = True
     #: Names of states besides that of the operator's own form which it takes up.
     read_forms: ClassVar[Collection[str]] = ()
+    timers_type: ClassVar[type[WindowTimers]] = WindowTimers
     _timers: WindowTimers
 
     def __init__(self, name: str, spec: WindowOperator) -> None:
@@ -68,7 +69,8 @@ class WindowingBase(StoredTimeOperator, FunctionOperator, KeyReadingOperator):
             self._combining = load_function(spec.combining, self.name)
         self._event_time = self._assigner.is_event_time()
         self._form, self._window_type = _form_of(self._assigner)
-        self.keep_time(context, WindowTimers(context.environment.clock, self.name, lambda: state.current_key))
+        timers = self.timers_type(context.environment.clock, self.name, lambda: state.current_key)
+        self.keep_time(context, timers)
         self._waiting = WaitingTimers(context, self._timers.watermark)
         self._ledger.register(context.environment.metrics, context.metric_group)
 
