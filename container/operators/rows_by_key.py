@@ -58,8 +58,11 @@ def lists_of_keys(
     """
     firsts = np.concatenate(([0], np.flatnonzero(np.diff(ids[order])) + 1))
     bounds = firsts.tolist()
-    lists: list[Any] = []
-    for run in map(slice, bounds, [*bounds[1:], len(order)]):
-        of_key = TupleColumns(*(column[run] for column in columns))
-        lists.append(of_key if as_columns else of_key.tuples())
+    runs = list(map(slice, bounds, [*bounds[1:], len(order)]))
+    lists: list[Any]
+    if as_columns:
+        lists = [TupleColumns(*(column[run] for column in columns)) for run in runs]
+    else:
+        tuples = TupleColumns(*columns).tuples()
+        lists = [tuples[run] for run in runs]
     return order[firsts].tolist(), lists

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from heapq import heappop, heappush
 from itertools import groupby
 from threading import Lock
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 from weakref import ref
 
 import numpy as np
@@ -35,6 +35,9 @@ from yarrow.container.state.window_tables import WindowTables
 from yarrow.datastream.window_types import TimeWindow
 from yarrow.runtime.common.clock import perf_counter
 
+#: Rows of a key and stored bucket from which on, in the mean, columns cost less than a list of tuples.
+_LEAST_ROWS: Final = 10
+
 
 class FineForm(NamedTuple):
     """The forms in which FineRows keeps and stores rows."""
@@ -44,7 +47,7 @@ class FineForm(NamedTuple):
     stored_length: int
     #: Buckets are by place, see fine_buckets.py.
     by_place: bool
-    #: The type of rows is declared: a snapshot gets lists of tuples as columns.
+    #: The type of rows is declared: a snapshot may get lists of tuples as columns.
     typed: bool
 
 
@@ -235,6 +238,8 @@ class _FrozenRows:
     def by_window(self) -> Iterator[WindowContent[TimeWindow]]:
         """The rows by stored bucket and key. Snapshot thread."""
         pacing, length = Pacing(), self._form.stored_length
+        # The first bucket decides for all, since lists of both forms cannot be written together.
+        as_columns: bool | None = None
         self._starts.sort()
         for stored, starts in groupby(self._starts, key=lambda start: start - start % length):
             parts = []
@@ -245,9 +250,11 @@ class _FrozenRows:
             ids = keys if isinstance(keys, np.ndarray) else ids_of(keys)
             order = np.lexsort((times, ids))
             has_met = np.zeros(len(order), dtype=np.bool_)
+            if as_columns is None:
+                as_columns = self._form.typed and len(order) >= _LEAST_ROWS * len(np.unique(ids))
             columns = times[order], has_met, rows_in_order(rows, order, pacing)
             # No reference here keeps the lists alive while the bucket is written.
             del parts, rows
-            places, lists = lists_of_keys(ids, order, columns, as_columns=self._form.typed)
+            places, lists = lists_of_keys(ids, order, columns, as_columns=as_columns)
             of_keys = keys[places].tolist() if isinstance(keys, np.ndarray) else [keys[at] for at in places]
             yield bucket_at(stored, length), of_keys, lists

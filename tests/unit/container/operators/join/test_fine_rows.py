@@ -146,3 +146,16 @@ def test_the_size_counts_rows_by_second(form: FineForm) -> None:
     assert size.oldest == 0
     assert rows.drop_until(999, float("inf"))
     assert (size.entries, size.oldest) == (1, 1000)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("count", [9, 10])
+def test_long_lists_of_declared_rows_are_stored_as_columns(form: FineForm, count: int) -> None:
+    rows, _ = opened(form)
+    for time in range(count):
+        rows.add(7, time, "x")
+    # The first bucket decides for all: lists of both forms are not written together.
+    rows.add(7, 1000, "x")
+    lists = [each for _, _, values in rows.freeze() for each in values]
+    assert set(map(type, lists)) == ({TupleColumns} if form.typed and count == 10 else {list})
+    assert list(map(len, map(entries_of, lists))) == [count, 1]
