@@ -243,7 +243,8 @@ def fails_at_odd(value: int) -> int:
 @pytest.mark.parametrize(
     ("bounds", "expected"),
     [
-        ({"max_per_minute": 2}, r"operator 'Map' failed at 5 records within a minute.*max_per_minute=2"),
+        # The operator looks after each slice of work, and the clock may end a slice behind any record.
+        ({"max_per_minute": 2}, r"operator 'Map' failed at [3-5] records within a minute.*max_per_minute=2"),
         ({"max_share": 0.4}, r"operator 'Map' failed at 5 of the latest 10 records.*max_share=0.4"),
     ],
 )
