@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from yarrow.container.batch.batch_task import BatchAttempt, BatchTask
 from yarrow.container.batch.chunk import (
     COLLECTED,
@@ -39,6 +41,7 @@ from yarrow.runtime.graph.batch.batch_plan import BatchPlan, BatchStage, Exchang
 from yarrow.runtime.graph.batch.history import history_of
 from yarrow.runtime.graph.connector_spec import CollectOperator
 from yarrow.runtime.graph.job_graph import JobGraph
+from yarrow.runtime.graph.states import BatchRunner
 from yarrow.runtime.security.result_proof import ResultProof
 from yarrow.runtime.snapshot.result_rows import ResultReader, ResultStream
 from yarrow.runtime.snapshot.writing.savepoint_folder import SavepointFolder
@@ -125,7 +128,9 @@ def run_batch(
     if history_of(graph) is not None:
         return _run_history(run, settings or {}, deal, clock or ManualClock(), directory)
     layers = Settings(graph.configuration, "the job").overlay(settings or {}, "the test")
-    plan = batch_planner.plan(graph, combine=layers.get(execution.BATCH_COMBINE))
+    # Spark SQL computes no stage here.
+    without_spark = msgspec.structs.replace(graph, batch_runner=BatchRunner.LOCAL)
+    plan = batch_planner.plan(without_spark, combine=layers.get(execution.BATCH_COMBINE))
 
     def run_stage(stage: BatchStage, superstep: Superstep | None = None) -> None:
         splits = assign(graph, stage.vertex_id, stage.parallelism)
