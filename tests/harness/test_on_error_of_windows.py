@@ -13,6 +13,7 @@ from yarrow.common.time import Time
 from yarrow.common.typeinfo import Types
 from yarrow.datastream import DataStream, KeyedStream, OutputTag
 from yarrow.datastream.connectors import DeadLetter
+from yarrow.datastream.connectors.dead_letters import PARTIAL_VALUE
 from yarrow.datastream.functions import AggregateFunction, ProcessWindowFunction
 from yarrow.datastream.window import (
     CountTrigger,
@@ -236,16 +237,127 @@ def test_past_a_bound_the_job_fails(bounds: dict[str, Any], expected: str) -> No
         harness.run()
 
 
-class Fails(ProcessWindowFunction):  # type: ignore[type-arg]
+class FewNumbers(Numbers):
+    """Fails at a window whose numbers have an odd sum; it has changed the accumulator before."""
+
+    def add(self, value: Pair, accumulator: Any) -> Any:
+        accumulator.append(value[1])
+        return accumulator
+
+    def get_result(self, accumulator: Any) -> Any:
+        accumulator.sort()
+        if sum(accumulator) % 2:
+            raise ValueError(f"odd: {accumulator.pop()}")
+        return tuple(accumulator)
+
+
+class EvenSums(ProcessWindowFunction):  # type: ignore[type-arg]
+    """Gives the results of a window one by one, and fails behind the first of one with an odd sum."""
+
     def process(self, key: Any, context: Any, elements: Any) -> Any:
-        raise ValueError("the window fails")
+        (element,) = elements
+        yield element
+        if sum(element[1:]) % 2:
+            raise ValueError("odd")
+        yield element
 
 
-def test_a_window_that_fails_when_it_fires_fails_the_job() -> None:
+#: Windows of which some fail when they fire, and the function that makes their content of the rows.
+FAILING: dict[str, tuple[Callable[[Any], DataStream], Callable[[list[Pair]], Any]]] = {
+    "get_result": (
+        lambda windows: windows.aggregate(FewNumbers(), output_type=Types.PICKLED_BYTE_ARRAY()),
+        lambda rows: [number for _, number in rows],
+    ),
+    "window function": (
+        lambda windows: windows.reduce(lambda a, b: (a[0], a[1] + b[1]), EvenSums()),
+        lambda rows: (rows[0][0], sum(number for _, number in rows)),
+    ),
+}
+
+
+@pytest.mark.parametrize("fails", FAILING)
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_window_at_which_a_function_fails_leaves_as_its_value(fails: str, restarts: bool) -> None:
+    fold, content_of = FAILING[fails]
+
+    def fragment(stream: DataStream) -> list[DataStream]:
+        return with_letters(fold(lateness(WINDOWS["tumbling"](stream))))
+
+    rows = {("a", 0): [("a", 4), ("a", 1)], ("b", 0): [("b", 1), ("b", 3)], ("a", 10): [("a", 7)]}
+    with OperatorHarness(fragment, types=[PAIR]) as harness:
+        for (_, start), of_window in rows.items():
+            harness.push(*of_window, timestamps=[start + 1 + at for at in range(len(of_window))])
+        current = harness
+        if restarts:
+            current = harness.restarted(harness.snapshot())
+        with current:
+            current.watermark(9)
+            # The window that has failed begins anew with a late row.
+            current.push(("a", 6), timestamps=[5])
+            current.watermark(100)
+            current.run()
+            results, late, letters = (current.outputs(index) for index in range(3))
+            assert late == []
+            good = content_of(rows["b", 0]), content_of([("a", 6)])
+            expected = [tuple(each) for each in good] if fails == "get_result" else [*good, *good]
+            assert sorted(results) == sorted(expected)
+            told = [(letter.key, letter.timestamp, letter.input) for letter in letters]
+            assert told == [(encode_key("a"), 9, PARTIAL_VALUE), (encode_key("a"), 19, PARTIAL_VALUE)]
+            load = serializer_for(PAIR if fails == "window function" else None).load_rows
+            values = [value for letter in letters for value in load(letter.raw or b"")]
+            assert values == [content_of(rows["a", 0]), content_of(rows["a", 10])]
+            assert "odd" in letters[0].error and "leaves as one value" in letters[0].error
+            assert "raise ValueError" in letters[0].traceback
+            name = "TumblingEventTimeWindows.numRecordsInErrors"
+            assert current.metrics()[name] == 2
+
+
+def test_each_window_of_a_row_that_fires_them_fails_by_itself() -> None:
+    """The trigger fires the windows of a row one after the other, and only one of them has a failing sum."""
+
+    def fragment(stream: DataStream) -> list[DataStream]:
+        windows = WINDOWS["sliding"](stream).trigger(CountTrigger.of(2))
+        return with_letters(windows.reduce(lambda a, b: (a[0], a[1] + b[1]), EvenSums()))
+
+    with OperatorHarness(fragment, types=[PAIR]) as harness:
+        # [4, 14) has both rows, and fails; the other windows have one of them.
+        harness.push(("a", 1), ("a", 2), timestamps=[5, 13])
+        # Another row in [8, 18) and [12, 22) fires them: 2 + 4.
+        harness.push(("a", 4), timestamps=[15])
+        harness.run()
+        assert harness.outputs(0) == [("a", 6)] * 4
+        (letter,) = harness.outputs(2)
+        assert serializer_for(PAIR).load_rows(letter.raw or b"") == [("a", 3)]
+
+
+@pytest.mark.parametrize(
+    ("bounds", "expected"),
+    [({"max_per_minute": 1}, "2 records within a minute"), ({"max_share": 0.4}, "2 of the latest 3 records")],
+)
+def test_past_a_bound_failing_windows_fail_the_job(bounds: dict[str, Any], expected: str) -> None:
+    def fragment(stream: DataStream) -> DataStream:
+        windows = WINDOWS["tumbling"](stream).aggregate(FewNumbers())
+        return windows.on_error("skip", **bounds)
+
     with (
-        pytest.raises(FragmentFailedError, match="the window fails"),
+        pytest.raises(FragmentFailedError, match=f"(?s)failed at {expected}"),
+        OperatorHarness(fragment, types=[PAIR]) as harness,
+    ):
+        harness.push(("a", 1), ("b", 3), ("c", 2), timestamps=[1, 2, 3])
+        harness.watermark(100)
+        harness.end()
+        harness.run()
+
+
+def test_errors_that_are_none_of_a_window_fail_the_job() -> None:
+    class OutOfMemory(Numbers):
+        def get_result(self, accumulator: Any) -> Any:
+            raise MemoryError("no more")
+
+    with (
+        pytest.raises(FragmentFailedError, match="no more"),
         OperatorHarness(
-            lambda s: WINDOWS["tumbling"](s).aggregate(Numbers(), Fails()).on_error("skip"), types=[PAIR]
+            lambda s: WINDOWS["tumbling"](s).aggregate(OutOfMemory()).on_error("skip"), types=[PAIR]
         ) as harness,
     ):
         harness.push(("a", 1), timestamps=[1])

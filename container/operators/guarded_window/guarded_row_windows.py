@@ -48,6 +48,7 @@ class GuardedRowWindowingOperator(GuardedWindowingOperator):
 
     # A window may have more rows than those of which bounds know the share.
     _counts_coming_rows = False
+    _folds_rows = False
 
     def leave_out_by(self, failed: FailedRecords) -> None:
         failed.take_also(ROW_OF_WINDOW, failed.type_of(0))

@@ -1,7 +1,8 @@
 """GuardedWindowingOperator: windows that leave out the rows at which reduce or aggregate fails, by `on_error`.
 
 Owner: the task thread. A row is tried on copies first, so that state and timers are as before a row that fails. If the
-trigger fails at the row, its changes are taken back. Errors of timers and of windows that fire are of no single row.
+trigger fails at the row, its changes are taken back. If a function fails at a window that fires, the rows are folded
+already: the window leaves as one value. Errors of a trigger's timers fail the job.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from yarrow.container.protocol.failure import OperatorFailure, short_record
 from yarrow.container.state.value_table import MISSING
 from yarrow.datastream.connectors.dead_letters import PARTIAL_VALUE, DeadLetter
 from yarrow.datastream.output_tag import OutputTag
+from yarrow.datastream.window import TriggerResult
 from yarrow.runtime.data.elements import MIN_TIMESTAMP
 from yarrow.runtime.data.immutability import copier_for, freeze_or_copy
 from yarrow.runtime.graph.window_spec import GuardedWindowOperator, WindowKind
@@ -39,6 +41,10 @@ if TYPE_CHECKING:
 _TOLD: Final = (
     "a partial value leaves, which holds the rows of a slice of windows that one subtask has folded"
 )
+
+
+#: What it says of a window at which a function has failed.
+_TOLD_OF_WINDOW: Final = "leaves as one value, into which its rows were folded"
 
 
 class JoinedWindow(NamedTuple):
@@ -60,6 +66,8 @@ class GuardedWindowingOperator(WindowingOperator):
 
     #: Bounds count each row that comes; else they count a window's rows each time when it fires.
     _counts_coming_rows = True
+    #: A window at which a function fails leaves as one value; else its contents let its rows leave.
+    _folds_rows = True
     timers_type = NotedTimers
     _timers: NotedTimers
     #: The merging windows of the key before the row at hand, in stored form.
@@ -87,6 +95,8 @@ class GuardedWindowingOperator(WindowingOperator):
             _, partial, single = cast(TupleTypeInfo, failed.type_of(0)).get_field_types()
             failed.take_also(0, single)
             failed.take_also(PARTIAL_VALUE, partial)
+        elif self._folds_rows:
+            failed.take_also(PARTIAL_VALUE, declared_type(self._spec.kept_type))
         super().leave_out_by(failed)
 
     def on_row(self, row: Any, timestamp: int | None) -> Results:
@@ -198,6 +208,33 @@ class GuardedWindowingOperator(WindowingOperator):
         if self._spec.pre_aggregated and row[1] is not None:
             return failed.tagged_letters(error, PARTIAL_VALUE, record, timestamp, _TOLD)
         return failed.tagged_letters(error, 0, record, timestamp)
+
+    def _act(self, result: TriggerResult, window: Any, state_window: Any) -> Results:
+        """As the base class; a window at which a function fails gives no results, and leaves as its value."""
+        acted = super()._act(result, window, state_window)
+        if not (self._folds_rows and result.is_fire()):
+            yield from acted
+            return
+        failed, key, values = self.failed, self.context.state.current_key, self._contents.values
+        assert failed is not None, "the program says on_error"
+        folded = values.get(state_window, key)
+        if failed.wants_letters and folded is not MISSING and self._content_copier is not None:
+            # A function may change the value before it fails.
+            folded = self._content_copier(folded)
+        try:
+            results = list(self._fixed(acted))
+        except Exception as error:
+            if failed.is_fatal(error):
+                raise
+            values.remove(state_window, key)
+            stamp, told = window.max_timestamp(), f"the window {short_record(window)} {_TOLD_OF_WINDOW}"
+            for letter in failed.tagged_letters(error, PARTIAL_VALUE, folded, stamp, told):
+                yield letter, stamp
+            if failed.is_bounded:
+                # Windows end without rows, too.
+                failed.check()
+            return
+        yield from results
 
     def _tried(self, windows: Sequence[Any], row: Any, stamp: int) -> list[JoinedWindow]:
         """Each window that takes the row, with its new content. Raises what the user's function raises."""

@@ -96,8 +96,8 @@ def _found(
         )
     if index == PARTIAL_VALUE:
         raise CommandError(
-            f"The {number} dead letters of {uid!r} are partial values of {node.name!r}: several rows were folded"
-            " before they came. The rows are gone. Choose other letters by --uid."
+            f"The {number} dead letters of {uid!r} are values of {node.name!r} into which several rows were folded."
+            " The rows are gone. Choose other letters by --uid."
         )
     if node.spec.rows_enter_before:
         node = nodes[node.in_edges[0].source]

@@ -33,7 +33,8 @@ PAIR_OF_INPUTS: Final = 2
 LAST_OF_MATCH: Final = 3
 #: The `input` of letters of windows: they hold a row of a window whose function has failed.
 ROW_OF_WINDOW: Final = 4
-#: The `input` of letters of windows with pre_aggregate: they hold a partial value, in which several rows were folded.
+#: The `input` of letters of windows with pre_aggregate, and of windows at which a function fails when they fire: they
+#: hold a value into which several rows were folded.
 PARTIAL_VALUE: Final = 5
 
 #: Most characters of a traceback in a letter.
@@ -65,7 +66,8 @@ class DeadLetter(NamedTuple):
     encoding: str = RECORD_BYTES
     #: The input of the operator that had the record: 1 = the second one of a function of two streams, PAIR_OF_INPUTS =
     #: `raw` is a pair of rows that a join has not joined, LAST_OF_MATCH = the last row of a match without results,
-    #: ROW_OF_WINDOW = a row of a window without results, PARTIAL_VALUE = rows that were folded before they came.
+    #: ROW_OF_WINDOW = a row of a window without results, PARTIAL_VALUE = rows that were folded: before they
+    #: came, or by a window without results.
     input: int = 0
     #: Of the writer's schema in its registry; None = the message names none.
     schema_id: int | None = None

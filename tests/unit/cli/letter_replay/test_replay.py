@@ -484,7 +484,9 @@ def test_rows_of_pre_aggregated_windows_are_folded_again(tmp_path: Path, uid: st
 
 def test_partial_values_are_refused_by_name(tmp_path: Path) -> None:
     found = letter("windows", 5, Types.LONG(), input=PARTIAL_VALUE, timestamp=0)
-    with pytest.raises(CommandError, match="1 dead letters of 'windows' are partial values"):
+    with pytest.raises(
+        CommandError, match="1 dead letters of 'windows' are values of 'TumblingEventTimeWindows' into which"
+    ):
         replayed(tmp_path, program(pre_aggregated), found)
 
 
