@@ -336,8 +336,8 @@ def test_each_window_of_a_row_that_fires_them_fails_by_itself() -> None:
 )
 def test_past_a_bound_failing_windows_fail_the_job(bounds: dict[str, Any], expected: str) -> None:
     def fragment(stream: DataStream) -> DataStream:
-        windows = WINDOWS["tumbling"](stream).aggregate(FewNumbers())
-        return windows.on_error("skip", **bounds)
+        folded: DataStream = WINDOWS["tumbling"](stream).aggregate(FewNumbers())
+        return folded.on_error("skip", **bounds)
 
     with (
         pytest.raises(FragmentFailedError, match=f"(?s)failed at {expected}"),
