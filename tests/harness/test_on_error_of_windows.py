@@ -312,6 +312,19 @@ def test_a_window_at_which_a_function_fails_leaves_as_its_value(fails: str, rest
             assert current.metrics()[name] == 2
 
 
+def test_the_letter_of_a_window_by_count_has_no_time() -> None:
+    def fragment(stream: DataStream) -> list[DataStream]:
+        return with_letters(WINDOWS["count"](stream).aggregate(FewNumbers()))
+
+    with OperatorHarness(fragment, types=[PAIR]) as harness:
+        harness.push(("a", 1), ("a", 2), ("a", 4), ("a", 2), ("a", 4), ("a", 6))
+        harness.run()
+        assert harness.outputs(0) == [(2, 4, 6)]
+        (letter,) = harness.outputs(2)
+        assert letter.timestamp is None
+        assert serializer_for(None).load_rows(letter.raw or b"") == [[1, 2, 4]]
+
+
 def test_each_window_of_a_row_that_fires_them_fails_by_itself() -> None:
     """The trigger fires the windows of a row one after the other, and only one of them has a failing sum."""
 

@@ -30,7 +30,7 @@ from yarrow.container.state.value_table import MISSING
 from yarrow.datastream.connectors.dead_letters import PARTIAL_VALUE, DeadLetter
 from yarrow.datastream.output_tag import OutputTag
 from yarrow.datastream.window import TriggerResult
-from yarrow.runtime.data.elements import MIN_TIMESTAMP
+from yarrow.runtime.data.elements import MAX_TIMESTAMP, MIN_TIMESTAMP
 from yarrow.runtime.data.immutability import copier_for, freeze_or_copy
 from yarrow.runtime.graph.window_spec import GuardedWindowOperator, WindowKind
 
@@ -228,7 +228,9 @@ class GuardedWindowingOperator(WindowingOperator):
                 raise
             values.remove(state_window, key)
             stamp, told = window.max_timestamp(), f"the window {short_record(window)} {_TOLD_OF_WINDOW}"
-            for letter in failed.tagged_letters(error, PARTIAL_VALUE, folded, stamp, told):
+            # Windows that are none of time never end. Readers of letters have no such time.
+            time = None if stamp == MAX_TIMESTAMP else stamp
+            for letter in failed.tagged_letters(error, PARTIAL_VALUE, folded, time, told):
                 yield letter, stamp
             if failed.is_bounded:
                 # Windows end without rows, too.
