@@ -27,7 +27,7 @@ from yarrow.runtime.common.errors import JobAlreadyEndedError, JobExecutionError
 from yarrow.runtime.common.ids import JobID as RuntimeJobID
 from yarrow.runtime.data.checkpoint_options import SnapshotKind
 from yarrow.runtime.graph.job_graph import JobGraph
-from yarrow.runtime.rpc.errors import AnswerTooLargeError
+from yarrow.runtime.rpc.errors import AnswerTooLargeError, RpcUnavailableError
 from yarrow.runtime.rpc.messages import (
     COLLECT_START,
     CollectPosition,
@@ -63,6 +63,8 @@ class LocalJobClient(JobClient):
         #: The job has ended, and its cluster is ending: the cluster may be gone before `_result` is there.
         self._ending = False
         self._details: ExecutionGraphDetails | None = None
+        #: The cluster lives on when the job has ended, and tells its details.
+        self._is_outlived = False
         #: The program has cancelled the job.
         self.was_cancelled_here = False
         #: Why the program's standard output takes nothing more; the job is then cancelled and ends with this
@@ -79,6 +81,7 @@ class LocalJobClient(JobClient):
 
     def follow(self, end: Callable[[], Coroutine[Any, Any, None]] | None) -> None:
         """Waits for the job's end, then calls `end`, which ends the cluster; called once, on the loop."""
+        self._is_outlived = end is None
         if end is not None:
             self._watching = asyncio.get_running_loop().create_task(self._watch_output())
         self._following = asyncio.get_running_loop().create_task(self._follow(end))
@@ -239,8 +242,15 @@ class LocalJobClient(JobClient):
         """The details of the job: vertices, attempts, metrics, failures."""
 
         async def ask() -> ExecutionGraphDetails:
-            return await self._cluster.dispatcher.request_job_details(self._job_id)
+            try:
+                return await self._cluster.dispatcher.request_job_details(self._job_id)
+            except RpcUnavailableError:
+                if self._result.done():
+                    raise JobExecutionError(self._no_details, self._job_id) from None
+                raise
 
+        if self._is_outlived:
+            return CompletableFuture(self._loop.submit(ask()))
         return self._ask(ask(), lambda result: self._known_details())
 
     def _known_details(self) -> ExecutionGraphDetails:

@@ -193,7 +193,7 @@ def test_info_shows_the_code_of_the_chains(yarrow: CommandLine) -> None:
     (yarrow.folder / "job.py").write_text("""
 from yarrow.datastream import StreamExecutionEnvironment
 env = StreamExecutionEnvironment.get_execution_environment()
-def never(x):
+def never(*values):
     raise AssertionError("info calls no function")
 env.from_collection([1]).map(never).filter(never).key_by(never).reduce(never).print()
 env.execute()

@@ -107,6 +107,22 @@ def test_status_details_and_result_of_a_running_job(
     gate.touch()
     assert client.get_job_execution_result().result().get_job_id() == client.get_job_id()
     assert client.get_job_status().result() is JobStatus.FINISHED
+    # The cluster lives on.
+    details = client.get_job_details().result()
+    assert details.job_id == str(client.get_job_id())
+    assert [subtask.state.value for vertex in details.vertices for subtask in vertex.subtasks][:1] == [
+        "FINISHED"
+    ]
+
+
+def test_a_cluster_that_has_ended_tells_no_details() -> None:
+    with mini_cluster() as cluster:
+        env = cluster.get_execution_environment({})
+        env.from_collection([1]).print()
+        client = cluster.submit(env.get_job_graph("a job"))
+        client.get_job_execution_result().result()
+    with pytest.raises(JobExecutionError, match=f"the cluster of job {client.get_job_id()} has ended"):
+        client.get_job_details().result()
 
 
 def test_accumulators_of_all_subtasks_are_merged(
