@@ -22,10 +22,12 @@ from yarrow.container.operators.window.evicting_windows import (
 from yarrow.container.operators.window.window_contents import WindowContents
 from yarrow.container.operators.window.window_contexts import WindowEvictorContext
 from yarrow.container.operators.window.windowing_base import Result
+from yarrow.container.protocol.failure import short_record
 from yarrow.container.state.value_table import MISSING
-from yarrow.datastream.connectors.dead_letters import ROW_OF_WINDOW
+from yarrow.datastream.connectors.dead_letters import ROW_OF_WINDOW, DeadLetter
+from yarrow.datastream.output_tag import OutputTag
 from yarrow.datastream.window import Evictor
-from yarrow.runtime.data.immutability import freeze_or_copy
+from yarrow.runtime.data.elements import MIN_TIMESTAMP
 from yarrow.runtime.graph.window_spec import GuardedRowWindowOperator
 
 if TYPE_CHECKING:
@@ -48,7 +50,6 @@ class GuardedRowWindowingOperator(GuardedWindowingOperator):
 
     # A window may have more rows than those of which bounds know the share.
     _counts_coming_rows = False
-    _folds_rows = False
 
     def leave_out_by(self, failed: FailedRecords) -> None:
         failed.take_also(ROW_OF_WINDOW, failed.type_of(0))
@@ -63,8 +64,7 @@ class GuardedRowWindowingOperator(GuardedWindowingOperator):
         assert failed is not None, "the program says on_error"
         evictor = _KeepsAll() if spec.evictor is None else load_function(spec.evictor, self.name)
         evicting = Evicting(evictor, WindowEvictorContext(self._timers, context.metric_group))
-        copier = None if context.environment.object_reuse else freeze_or_copy
-        guarded = partial(GuardedRows, failed=failed, copier=copier)
+        guarded = partial(GuardedRows, keeps_rows=failed.wants_letters)
         return open_evicting_windows(spec, context, self._form, self._combining, evicting, guarded)
 
     def _tried(self, windows: Sequence[Any], row: Any, stamp: int) -> list[JoinedWindow]:
@@ -85,6 +85,19 @@ class GuardedRowWindowingOperator(GuardedWindowingOperator):
         if self._merger is None:
             return self._add(step.window, step.window, row, stamp)
         return self._take_merging(step.window, row, stamp) or ()
+
+    def _before_firing(self, failed: FailedRecords, content: Any) -> Any:
+        """The rows of a window with their times; counts them."""
+        failed.seen[0] += len(content)
+        return list(content)
+
+    def _letters_of_window(
+        self, failed: FailedRecords, error: Exception, window: Any, before: Any
+    ) -> Iterable[tuple[OutputTag, DeadLetter]]:
+        """The letters of all rows, so that no later firing has them again."""
+        told = f"all {len(before)} rows of the window {short_record(window)} leave"
+        timed = ((row, None if stamp == MIN_TIMESTAMP else stamp) for row, stamp in before)
+        return failed.letters_of_rows(error, ROW_OF_WINDOW, timed, told)
 
     def _former_content(self, content: Any) -> Callable[[], Any]:
         if content is MISSING:

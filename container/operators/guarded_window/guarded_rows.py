@@ -1,23 +1,16 @@
-"""GuardedRows: windows that keep all rows, and put them aside where the function of a window fails.
+"""GuardedRows: windows that keep all rows, of which letters may hold the rows as they came.
 
-Owner: the task thread. The rows of such a window leave it as letters, so that no later firing has them again. Results
-leave only when function and evictor have finished. Must not know triggers, timers or merging sets.
+Owner: the task thread. Must not know triggers, timers, merging sets or letters.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from typing import Any, Generic, TypeVar
 
-from yarrow.container.operators.failed_records import FailedRecords
 from yarrow.container.operators.window.evicting_windows import Evicting, EvictingWindows, Fold
-from yarrow.container.operators.window.window_contents import Call, Copier
+from yarrow.container.operators.window.window_contents import Copier
 from yarrow.container.operators.window.window_values import WindowValues
-from yarrow.container.protocol.failure import short_record
-from yarrow.container.state.value_table import MISSING
-from yarrow.datastream.connectors.dead_letters import ROW_OF_WINDOW
 from yarrow.datastream.window import TimestampedValue
-from yarrow.runtime.data.elements import MIN_TIMESTAMP
 
 W = TypeVar("W")
 
@@ -33,41 +26,14 @@ class GuardedRows(EvictingWindows[W], Generic[W]):
         evicting: Evicting,
         fold: Fold,
         *,
-        failed: FailedRecords,
-        copier: Callable[[Any], Any] | None,
+        keeps_rows: bool,
     ) -> None:
-        """`copier`: copies a result that could change; None = nobody copies."""
+        """`keeps_rows`: functions get copies of the rows, since they may change a row before they fail."""
         super().__init__(values, fix, operator, evicting, fold)
-        self._failed = failed
-        self._copier = copier
-
-    def fire(self, window: Any, state_window: W, key: Any, call: Call) -> Iterator[Any]:
-        """As the base class; if a function fails, the letters of all rows, which the window loses."""
-        content = self.values.get(state_window, key)
-        if content is MISSING:
-            return
-        rows, failed, copier = list(content), self._failed, self._copier
-        failed.seen[0] += len(rows)
-        fired = super().fire(window, state_window, key, call)
-        try:
-            # A generator may change an object after it has emitted it.
-            results = list(fired) if copier is None else [copier(result) for result in fired]
-        except Exception as error:
-            if failed.is_fatal(error):
-                raise
-            self.values.remove(state_window, key)
-            told = f"all {len(rows)} rows of the window {short_record(window)} leave"
-            timed = ((row, None if stamp == MIN_TIMESTAMP else stamp) for row, stamp in rows)
-            yield from failed.letters_of_rows(error, ROW_OF_WINDOW, timed, told)
-            if failed.is_bounded:
-                # Windows end without rows, too.
-                failed.check()
-            return
-        yield from results
+        self._keeps_rows = keeps_rows
 
     def _elements(self, content: Any) -> list[TimestampedValue[Any]]:
-        # A function may change a row before it fails, and the letter holds the row as it came.
         elements, fix = super()._elements(content), self._fix
-        if fix is not None and self._failed.wants_letters:
+        if fix is not None and self._keeps_rows:
             return [TimestampedValue(fix(each.value), each.timestamp) for each in elements]
         return elements

@@ -1,8 +1,8 @@
 """GuardedWindowingOperator: windows that leave out the rows at which reduce or aggregate fails, by `on_error`.
 
 Owner: the task thread. A row is tried on copies first, so that state and timers are as before a row that fails. If the
-trigger fails at the row, its changes are taken back. If a function fails at a window that fires, the rows are folded
-already: the window leaves as one value. Errors of a trigger's timers fail the job.
+trigger fails at the row, its changes are taken back. If a function fails at a window that fires, the window leaves as
+the value into which its rows were folded. Errors of a trigger's timers fail the job.
 """
 
 from __future__ import annotations
@@ -37,14 +37,10 @@ from yarrow.runtime.graph.window_spec import GuardedWindowOperator, WindowKind
 if TYPE_CHECKING:
     from yarrow.container.operators.failed_records import Counts, FailedRecords
 
-#: What the letter of a partial value says of it.
+#: The letter of a partial value says so, behind the error.
 _TOLD: Final = (
     "a partial value leaves, which holds the rows of a slice of windows that one subtask has folded"
 )
-
-
-#: What it says of a window at which a function has failed.
-_TOLD_OF_WINDOW: Final = "leaves as one value, into which its rows were folded"
 
 
 class JoinedWindow(NamedTuple):
@@ -66,8 +62,6 @@ class GuardedWindowingOperator(WindowingOperator):
 
     #: Bounds count each row that comes; else they count a window's rows each time when it fires.
     _counts_coming_rows = True
-    #: A window at which a function fails leaves as one value; else its contents let its rows leave.
-    _folds_rows = True
     timers_type = NotedTimers
     _timers: NotedTimers
     #: The merging windows of the key before the row at hand, in stored form.
@@ -95,7 +89,7 @@ class GuardedWindowingOperator(WindowingOperator):
             _, partial, single = cast(TupleTypeInfo, failed.type_of(0)).get_field_types()
             failed.take_also(0, single)
             failed.take_also(PARTIAL_VALUE, partial)
-        elif self._folds_rows:
+        else:
             failed.take_also(PARTIAL_VALUE, declared_type(self._spec.kept_type))
         super().leave_out_by(failed)
 
@@ -210,33 +204,44 @@ class GuardedWindowingOperator(WindowingOperator):
         return failed.tagged_letters(error, 0, record, timestamp)
 
     def _act(self, result: TriggerResult, window: Any, state_window: Any) -> Results:
-        """As the base class; a window at which a function fails gives no results, and leaves as its value."""
+        """As the base class; a window at which a function fails gives no results, and its content leaves in letters."""
         acted = super()._act(result, window, state_window)
-        if not (self._folds_rows and result.is_fire()):
+        if not result.is_fire():
             yield from acted
             return
         failed, key, values = self.failed, self.context.state.current_key, self._contents.values
         assert failed is not None, "the program says on_error"
-        folded = values.get(state_window, key)
-        if failed.wants_letters and folded is not MISSING and self._content_copier is not None:
-            # A function may change the value before it fails.
-            folded = self._content_copier(folded)
+        content = values.get(state_window, key)
+        before = content if content is MISSING else self._before_firing(failed, content)
         try:
             results = list(self._fixed(acted))
         except Exception as error:
             if failed.is_fatal(error):
                 raise
             values.remove(state_window, key)
-            stamp, told = window.max_timestamp(), f"the window {short_record(window)} {_TOLD_OF_WINDOW}"
-            # Windows that are none of time never end. Readers of letters have no such time.
-            time = None if stamp == MAX_TIMESTAMP else stamp
-            for letter in failed.tagged_letters(error, PARTIAL_VALUE, folded, time, told):
+            stamp = window.max_timestamp()
+            for letter in self._letters_of_window(failed, error, window, before):
                 yield letter, stamp
             if failed.is_bounded:
                 # Windows end without rows, too.
                 failed.check()
             return
         yield from results
+
+    def _before_firing(self, failed: FailedRecords, content: Any) -> Any:
+        """The content of a window as letters hold it: a function may change it before it fails."""
+        copier = self._content_copier if failed.wants_letters else None
+        return content if copier is None else copier(content)
+
+    def _letters_of_window(
+        self, failed: FailedRecords, error: Exception, window: Any, before: Any
+    ) -> Iterable[tuple[OutputTag, DeadLetter]]:
+        """What leaves in place of the results of a window; `before`: its content, see `_before_firing`."""
+        told = f"the window {short_record(window)} leaves as one value, into which its rows were folded"
+        # Windows that are none of time never end. Readers of letters have no such time.
+        stamp = window.max_timestamp()
+        time = None if stamp == MAX_TIMESTAMP else stamp
+        return failed.tagged_letters(error, PARTIAL_VALUE, before, time, told)
 
     def _tried(self, windows: Sequence[Any], row: Any, stamp: int) -> list[JoinedWindow]:
         """Each window that takes the row, with its new content. Raises what the user's function raises."""
