@@ -100,11 +100,7 @@ def _stacks_loop(merge: _Merge, check_none: Callable[[], None], *, inlines: bool
         with code.block("if border < start:"):
             code.line("return None")
         code.line("value = get_unread(key)")
-        with code.block("if value is not None:"):
-            with code.block("if back is None:"):
-                code.line("back = value")
-            with code.block("else:"):
-                _generate_merged(code, merge, check, "back", "value", into="back")
+        _generate_back(code, merge, check)
         with code.block("if front < start:"):
             code.line("front = start")
         code.line("value = back")
@@ -135,11 +131,7 @@ def _columns_loop(merge: _Merge, check_none: Callable[[], None], *, inlines: boo
     code.line("left, values = [], []")
     code.line("add_left, add_value = left.append, values.append")
     with code.block("for first, back, value in zip(firsts, backs, unread):"):
-        with code.block("if value is not None:"):
-            with code.block("if back is None:"):
-                code.line("back = value")
-            with code.block("else:"):
-                _generate_merged(code, merge, check, "back", "value", into="back")
+        _generate_back(code, merge, check)
         code.line("add_left(back)")
         with code.block("if first is None:"):
             code.line("add_value(back)")
@@ -150,6 +142,15 @@ def _columns_loop(merge: _Merge, check_none: Callable[[], None], *, inlines: boo
             code.line("add_value(value)")
     code.line("return left, values")
     return code.compile("columns", "firsts, backs, unread")
+
+
+def _generate_back(code: CodeWriter, merge: _Merge, check: str) -> None:
+    """Generates code that adds the value of the slice that no window has read to the back."""
+    with code.block("if value is not None:"):
+        with code.block("if back is None:"):
+            code.line("back = value")
+        with code.block("else:"):
+            _generate_merged(code, merge, check, "back", "value", into="back")
 
 
 def _generate_merged(
