@@ -64,7 +64,6 @@ from yarrow.runtime.yarn.waiting_containers import SPARK_DRIVER_KEYS, ContainerE
 #: The page's name on Skein's own page.
 _PAGE_NAME = "Yarrow"
 _LOG_FILE = "jobmanager.log"
-#: YARN's proxy asks through Skein's ApplicationMaster in this container: no other process needs this address.
 #: Seconds for the orderly end of the cluster; YARN ends the rest.
 _STOP_LIMIT = 10.0
 #: Seconds for each read or change of stored data at the end; leftovers then stay.
@@ -307,6 +306,7 @@ class RunningMaster:
         _log.info("JobManager Web Interface: %s", address)
         proxied = RestServer(self._services(ClientActivity(self._clock)), self._settings.proxy)
         self._servers.append(proxied)
+        # YARN's proxy asks through Skein's ApplicationMaster in this container: no other process needs this address.
         await self._add_page(await proxied.start(LOOPBACK, (0,), lazily=True))
         return RunningCluster(
             plane=plane,

@@ -478,7 +478,7 @@ def _own_address(config: Settings) -> str:
     """The address from which this host reaches the JobManager."""
     master = config.get(jobmanager.RPC_ADDRESS)
     if master in LOOPBACK_NAMES:
-        return "127.0.0.1"
+        return LOOPBACK
     if config.get(taskmanager.BIND_POLICY) == "name":
         return socket.getfqdn()
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:

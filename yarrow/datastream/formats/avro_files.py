@@ -25,12 +25,7 @@ from yarrow.datastream.connectors.file_format import (
     RecordParser,
 )
 from yarrow.datastream.formats.avro_resolution import ReaderSchema, differing_meaning
-from yarrow.datastream.formats.avro_schema import (
-    AvroSchema,
-    GenericRecordAvroTypeInfo,
-    avro_library,
-    type_of,
-)
+from yarrow.datastream.formats.avro_schema import AvroSchema, GenericRecordAvroTypeInfo, avro_library, type_of
 from yarrow.datastream.formats.avro_values import AvroValueError, writer_values
 from yarrow.datastream.formats.blocks.avro_damage import (
     MARKER_BYTES,
