@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.harness.crashed_runs import feed, outputs_over_a_crash
+from tests.harness.failing_patterns import DRAWN_ROWS, FailingPattern, Row
 from tests.support.batch_runner import collect
 from tests.unit.runtime.graph.programs import environment
 from yarrow.cep import CEP, AfterMatchSkipStrategy, Pattern, PatternProcessFunction
@@ -29,7 +29,6 @@ from yarrow.testing.operator_harness import FragmentFailedError, OperatorHarness
 #: A key, a letter and a number of its own. The letter "x" fails every condition that is no plain comparison.
 SCHEMA = pa.schema([("key", pa.string()), ("letter", pa.string()), ("number", pa.int64())])
 ROW = Types.ROW_NAMED(SCHEMA.names, [Types.STRING(), Types.STRING(), Types.LONG()])
-Row = tuple[str, str, int]
 
 
 def expression(letter: str) -> Any:
@@ -107,41 +106,17 @@ def rows_of(letters: list[DeadLetter]) -> list[Row]:
     return [tuple(row) for letter in letters for row in load(letter.raw or b"")]
 
 
-STEPS = st.lists(
-    st.tuples(
-        st.sampled_from("kl"), st.sampled_from("aabbcx"), st.integers(0, 40), st.none() | st.integers(0, 40)
-    ),
-    max_size=12,
-)
-
-
 @pytest.mark.parametrize("pattern", PATTERNS)
 @settings(suppress_health_check=[HealthCheck.too_slow], deadline=None, max_examples=10)
-@given(STEPS, st.integers(0, 12), st.sampled_from(["hashmap", "rocksdb"]))
+@given(DRAWN_ROWS, st.integers(0, 12), st.sampled_from(["hashmap", "rocksdb"]))
 def test_a_row_that_fails_changes_no_partial_match(
     pattern: str, drawn: list[Any], cut: int, backend: str
 ) -> None:
-    steps = [((key, letter, at), time, watermark) for at, (key, letter, time, watermark) in enumerate(drawn)]
-    configuration = {"state.backend.type": backend}
     build = PATTERNS[pattern]
-    found = outputs_over_a_crash(
-        lambda s: with_letters(matching(build(), s)), ROW, steps, cut, backend, outputs=2
+    failing = FailingPattern(
+        lambda s: with_letters(matching(build(), s)), lambda s: matching(build(), s), ROW, rows_of
     )
-    failed = rows_of(found[1])
-    assert len(set(failed)) == len(failed)
-    # The rows that are not late have failed: each pattern begins with a condition that does.
-    reached, due = -1, set[Row]()
-    for row, time, watermark in steps:
-        if time > reached and row[1] == "x":
-            due.add(row)
-        reached = reached if watermark is None else max(reached, watermark)
-    assert set(failed) == due
-    good = [(None if row[1] == "x" else row, time, watermark) for row, time, watermark in steps]
-    with OperatorHarness(lambda s: matching(build(), s), types=[ROW], configuration=configuration) as harness:
-        feed(harness, good, -1)
-        harness.watermark(1000)
-        harness.run()
-        assert sorted(found[0]) == sorted(harness.output)
+    failing.check_failing_rows(drawn, cut, backend)
 
 
 def batch(rows: list[Row]) -> pa.RecordBatch:
