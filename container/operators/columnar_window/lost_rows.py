@@ -81,7 +81,7 @@ class LostRows:
     # ------------------------------------------------------------------ snapshots
 
     def of_slots(self) -> dict[int, list[tuple[int, int, int]]]:
-        """What is stored of each slot that has lost rows: starts of slices, ends of windows, and numbers of rows."""
+        """Starts of slices, ends of windows and numbers of lost rows, by slot. A snapshot stores them."""
         found: dict[int, list[tuple[int, int, int]]] = defaultdict(list)
         for start, of_slice in self._of.items():
             for end, lost in of_slice.items():

@@ -67,7 +67,7 @@ class NotedTimers(WindowTimers):
 
 
 class RowUndo:
-    """What the present row has changed of the windows of its key."""
+    """Keeps the windows of a key as they were before the present row."""
 
     def __init__(
         self,

@@ -89,14 +89,14 @@ class KeyBlocks:
         tables.store_also(self)
 
     def others(self, keys: Iterable[Any]) -> list[Any]:
-        """Those of canonical keys that no block has."""
+        """Chooses the keys, of some canonical ones, that no block has."""
         by_key = self._by_key
         return [key for key in keys if key not in by_key]
 
     def without_own(
         self, keys: Sequence[Any], stacks: Sequence[Stacks]
     ) -> tuple[Sequence[Any], Sequence[Stacks]]:
-        """Canonical keys that no block has, and their stacks."""
+        """Chooses the keys, of some canonical ones, that no block has; with their stacks."""
         if self._by_key.keys().isdisjoint(keys):
             return keys, stacks
         others = [key not in self._by_key for key in keys]

@@ -39,7 +39,7 @@ class FoundTarget(NamedTuple):
     target: LetterTarget
     #: The Arrow schema (IPC bytes) of an input of columns; None = the operator takes rows.
     schema: bytes | None = None
-    #: What calls the function of the pattern, where letters hold matches.
+    #: The spec that calls the function of the pattern with matches; None = letters hold none.
     for_matches: OperatorSpec | None = None
 
     @property

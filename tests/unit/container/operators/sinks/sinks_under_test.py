@@ -24,7 +24,7 @@ from yarrow.testing.transactional_files import CommittedFiles, TransactionalFile
 class Outside(ABC):
     """A folder, the sink that writes there, and what readers of it see."""
 
-    #: What `on_error` of the sink says.
+    #: The treatment that `on_error` of the sink names.
     errors = FAILING
 
     def __init__(self, folder: Path) -> None:

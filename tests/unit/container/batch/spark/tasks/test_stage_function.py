@@ -206,7 +206,7 @@ def both_tasks(driver: DriverAddress) -> StageFunction:
 
 
 class Batches:
-    """What has been sent to a task, and what its function has read."""
+    """Counts the batches that were sent to a task, and keeps the rows that its function has read."""
 
     sent = 0
     #: Number of batches that had been sent when the function read one, and its rows.
