@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Generator, Iterator
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
@@ -131,9 +132,19 @@ def pytest_runtest_makereport(
         except Exception as error:  # the test's own failure is what counts
             report.sections.append(("logs of containers", f"could not be read: {error}"))
         if (folder := getattr(item, "funcargs", {}).get("tmp_path")) is not None:
-            logs = sorted(path for pattern in STANDALONE_LOGS for path in folder.rglob(pattern))
-            report.sections += [(log.name, tail(log, LOG_BYTES)) for log in logs]
+            report.sections += [(log.name, tail(log, LOG_BYTES)) for log in standalone_logs(folder)]
     return report
+
+
+def standalone_logs(folder: Path) -> list[Path]:
+    """Those below the folder. A job that still runs may remove other folders below it meanwhile."""
+    found = [
+        Path(place, name)
+        for place, _, names in os.walk(folder)  # unlike rglob, it passes over a folder that is gone
+        for name in names
+        if any(fnmatch(name, pattern) for pattern in STANDALONE_LOGS)
+    ]
+    return sorted(found)
 
 
 def describe(cluster: HadoopCluster, application: str) -> str:

@@ -39,8 +39,19 @@ class _Stream:
         self.kept: list[Any] = []
         #: The beginning of a row that is longer than a message.
         self.parts: list[bytes] = []
+        #: An attempt of the present start of all tasks writes it.
+        self.is_continued = False
 
-    def give_up(self) -> None:
+    def all_tasks_start(self, checkpoint_id: int) -> None:
+        """Notes that all tasks start from that checkpoint: the stream is void if none of them continues it.
+
+        A stream that began with the checkpoint or later is void at once.
+        """
+        self.is_continued = False
+        if self.born >= checkpoint_id:
+            self._give_up()
+
+    def _give_up(self) -> None:
         """Drops the rows, because no attempt continues the stream; another attempt may begin it once more."""
         self.kept.clear()
         self.end = 0
@@ -164,14 +175,13 @@ class CollectedRows:
         return False
 
     def _begin_anew(self, checkpoint_id: int) -> tuple[()]:
-        """Handles a restart of all tasks from that checkpoint: a stream that began with it or later is void.
+        """Handles a start of all tasks from that checkpoint, which may void streams.
 
-        That includes streams of a rescale that was taken back, or that another master does not know. Other
-        streams continue, or ended before the checkpoint, which covers them.
+        Such are those of a rescale that was taken back, or that another master does not know. The client may
+        have missed starts in between, so an older stream may be void, too: then no attempt continues it.
         """
         for stream in self._streams.values():
-            if stream.born >= checkpoint_id:
-                stream.give_up()
+            stream.all_tasks_start(checkpoint_id)
         return ()
 
     def _take(self, message: CollectRows) -> list[Any]:
@@ -180,6 +190,7 @@ class CollectedRows:
         stream = self._streams.setdefault(name, _Stream(message.stream))
         if message.attempt_id in stream.former:
             return []
+        stream.is_continued = True
         rows = stream.begin(message) if message.attempt_id != stream.attempt else []
         came = stream.add(message, self._load)
         if not message.exactly_once:
@@ -188,9 +199,13 @@ class CollectedRows:
         return [*rows, *stream.confirm(message.confirmed)]
 
     def _rest(self, complete: bool) -> list[Any]:
-        """Ends the rows after the job's end: kept rows count if it has FINISHED."""
+        """Ends the rows after the job's end: kept rows of streams that are not void count if it has FINISHED.
+
+        A stream whose subtask ended before the last start has no kept rows: that subtask waited until the
+        client knew that a checkpoint covers all of them.
+        """
         rows: list[Any] = []
         for stream in self._streams.values():
-            rows += stream.kept if complete else ()
+            rows += stream.kept if complete and stream.is_continued else ()
             stream.kept = []
         return rows

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.unit.container.operators.sinks.collecting_job import Job
@@ -58,6 +58,12 @@ def test_each_row_comes_once_whatever_happens(parallelism: int, steps: list[str]
     before=st.lists(st.sampled_from(sorted(STEPS)), max_size=20),
     after=st.lists(st.sampled_from(sorted(STEPS)), max_size=20),
     drain=st.booleans(),
+)
+# The client misses the master that gives up the second stream.
+@example(
+    before=["at 2", "read", "deliver", "fetch", "new master at 1", "at 3", "new master at 2"],
+    after=[],
+    drain=False,
 )
 @settings(max_examples=100, deadline=None)
 def test_each_row_comes_once_over_the_clients_before_and_behind_a_savepoint(
