@@ -73,14 +73,15 @@ class _Stream:
     def _divergence(self, message: CollectRows) -> int:
         """The position behind which the attempt's restored state may hold other rows than those received.
 
-        An attempt without received rows may have written them.
+        An attempt without received rows may have written them. Rows before `message.first` are not in that
+        state, because this client has confirmed that it holds the same.
         """
         others = [begin for begin, attempt in message.writers if attempt not in self.writers]
         going_on = {attempt for _, attempt in message.writers}
         if going_on and self.writers and next(reversed(self.writers)) not in going_on:
             # No attempt has continued the last one's rows.
             others.append(self.writers[next(reversed(self.writers))])
-        return min([message.restored, *others])
+        return max(message.first, min([message.restored, *others]))
 
     def _void(self, position: int) -> None:
         """Drops the rows from that position on."""

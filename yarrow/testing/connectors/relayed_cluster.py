@@ -28,7 +28,7 @@ from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.standalone.leader_announcements import LeaderAnnouncements
 from yarrow.testing.connectors.cluster_process import ClusterProcess
-from yarrow.testing.connectors.connector_job import ConnectorJob, wait_until
+from yarrow.testing.connectors.connector_job import DEADLINE, ConnectorJob, wait_until
 from yarrow.testing.connectors.errors import ConnectorCheckError
 from yarrow.testing.fault_plan import FaultPlan
 from yarrow.testing.tcp_relay import TcpRelay
@@ -38,6 +38,7 @@ _QUORUM = "high-availability.zookeeper.quorum"
 #: Below the ports that the system gives to outgoing connections.
 _PORTS = range(20_000, 32_000)
 _SLOTS = 2
+_RETRY_MS = 100
 _SETTINGS = {
     "jobmanager.bind-host": _LISTEN,
     "rest.address": _LISTEN,
@@ -200,15 +201,18 @@ class RelayedCluster:
 
     # What clients see.
 
-    @property
-    def _settings(self) -> Settings:
-        others = {"rest.retry.delay": "100 ms", "rest.await-leader-timeout": "3 min"}
-        return Settings(self._configuration | others, "the kit of connectors")
+    def _rest_client(self, attempts: int) -> RestClient:
+        others = {
+            "rest.retry.delay": f"{_RETRY_MS} ms",
+            "rest.retry.max-attempts": str(attempts),
+            "rest.await-leader-timeout": "3 min",
+        }
+        return masters_rest_client(Settings(self._configuration | others, "the kit of connectors"))
 
     def rest(self) -> RestClient:
-        """A client of the leading master."""
+        """A client of the leading master, which gives up after some seconds without one."""
         if self._rest is None:
-            self._rest = masters_rest_client(self._settings)
+            self._rest = self._rest_client(20)
         return self._rest
 
     def get(self, path: str) -> Any:
@@ -243,8 +247,8 @@ class RelayedCluster:
         return found[0]
 
     def submit(self, graph: JobGraph) -> RemoteJob:
-        """Submits a job."""
-        rest = self.rest()
+        """Submits a job. Its client waits for the next leader as long as any trial does."""
+        rest = self._rest_client(int(DEADLINE * 1000) // _RETRY_MS)
         job_id = JobID(submit(rest, graph, ()))
         return RemoteJob(self, RemoteJobClient(rest, msgspec.structs.replace(graph, job_id=job_id)))
 
