@@ -73,8 +73,8 @@ class _Stream:
     def _divergence(self, message: CollectRows) -> int:
         """The position behind which the attempt's restored state may hold other rows than those received.
 
-        An attempt without received rows may have written them. Rows before `message.first` are not in that
-        state, because this client has confirmed that it holds the same.
+        An attempt without received rows may have written them. The state has no rows before `message.first`:
+        this client has confirmed these.
         """
         others = [begin for begin, attempt in message.writers if attempt not in self.writers]
         going_on = {attempt for _, attempt in message.writers}
@@ -202,8 +202,8 @@ class CollectedRows:
     def _rest(self, complete: bool) -> list[Any]:
         """Ends the rows after the job's end: kept rows of streams that are not void count if it has FINISHED.
 
-        A stream whose subtask ended before the last start has no kept rows: that subtask waited until the
-        client knew that a checkpoint covers all of them.
+        If a subtask ended before the last start, its stream has no kept rows. The subtask had waited until
+        the client knew that a checkpoint covers all of them.
         """
         rows: list[Any] = []
         for stream in self._streams.values():
