@@ -60,10 +60,15 @@ def explain_containers(
             f"no node has so much left: the most is {largest.available_mb} MB and {largest.available_vcores} cores, on"
             f" {largest.address}"
         )
-    if queue is not None:
+    if queue is not None and queue.pending_containers > 0:
         return (
             f"nodes have room, so that queue {queue_name} or its limit for a user is full:"
             f" {queue.used_percent:.0f} % of the cluster used, {queue.pending_containers} containers waiting"
+        )
+    if queue is not None:
+        return (
+            f"nodes have room, and no container waits in queue {queue_name} ({queue.used_percent:.0f} % of the cluster"
+            " used). YARN has not got the request yet, or has granted it just now"
         )
     if metrics is not None:
         return f"the cluster has {metrics.available_mb} MB and {metrics.available_vcores} cores left"

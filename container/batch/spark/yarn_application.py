@@ -77,11 +77,15 @@ class YarnApplication:
         if report is None or str(report.getYarnApplicationState()) in _ENDED:
             return ""
         name = str(report.getApplicationId())
+        granted = int(report.getApplicationResourceUsageReport().getNumUsedContainers())
         if str(report.getYarnApplicationState()) != _RUNNING:
+            if granted > 0:
+                # Spark's ApplicationMaster has its container, and starts.
+                return ""
             said = " ".join(str(report.getDiagnostics() or "").split())
             why = said or self._reason(name, _MASTER_SHAPE, _MASTER_KEYS)
             return f"YARN has not started Spark's application {name} yet; {why}"
-        if int(report.getApplicationResourceUsageReport().getNumUsedContainers()) > 1:
+        if granted > 1:
             # An executor has its container, and starts.
             return ""
         shape = self._shape

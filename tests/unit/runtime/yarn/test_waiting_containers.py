@@ -49,6 +49,12 @@ def test_room_on_a_node_but_not_in_the_queue() -> None:
     assert "queue small" in text and "97 % of the cluster" in text and "4 containers wait" in text
 
 
+def test_a_queue_in_which_nothing_waits_is_not_called_full() -> None:
+    text = why(ROOM, queue=replace(QUEUE, used_percent=31.0, pending_containers=0))
+    assert "full" not in text
+    assert "no container waits in queue small (31 % of the cluster used)" in text
+
+
 def test_nothing_known_is_nothing_said() -> None:
     assert why(queue=None) == ""
 

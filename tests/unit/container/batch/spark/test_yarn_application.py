@@ -76,6 +76,11 @@ def test_an_application_that_waits_for_its_first_container_says_so_in_yarns_word
     assert tags == {"yarrow-driver-1"}
 
 
+def test_a_master_that_has_its_container_and_starts_waits_for_no_room() -> None:
+    java = Java("ACCEPTED", "AM container is launched, waiting for AM container to Register with RM", containers=1)
+    assert java.application.waits_for() == ""
+
+
 def test_executors_without_room_are_named_by_their_size() -> None:
     text = Java("RUNNING", containers=1).application.waits_for()
     assert "no executor of 1408 MB and 1 cores yet; no node has 1408 MB" in text
