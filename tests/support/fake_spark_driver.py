@@ -95,6 +95,10 @@ class FakeSparkDriver(RpcEndpoint):
         assert isinstance(await self.register(), RegistrationSuccess)
         await self.master.report_spark_application(self.driver_id, APPLICATION)
 
+    async def configuration(self) -> dict[str, str]:
+        """What a driver in a container of YARN asks its master for."""
+        return (await self.master.read_spark_configuration(self.driver_id)).configuration
+
     @property
     def graph(self) -> JobGraph:
         return decode_job_graph(self.submissions[-1].job_graph)

@@ -228,7 +228,7 @@ class BatchJobMaster(RpcEndpoint):
     def _carry_out(self, action: PipelineAction) -> None:
         match action:
             case RequestSparkDriver(run):
-                self.spawn(self._driver.request(run), "request SparkDriver")
+                self.spawn(self._driver.request(run, self._driver_configuration()), "request SparkDriver")
             case SubmitPlan(run):
                 in_place = () if self._pipeline is None else self._pipeline.stages_in_place
                 self.spawn(
@@ -275,6 +275,10 @@ class BatchJobMaster(RpcEndpoint):
             self._decide(RunFailed(self._now(), run, cause))
         else:
             self._decide(SparkDriverLost(self._now(), run, cause))
+
+    def _driver_configuration(self) -> dict[str, str]:
+        """What the next driver is given, by what it has to do."""
+        return driver_configuration(self.graph.job, commits_only=bool(self._commits.blob_key))
 
     # For the Dispatcher.
 
@@ -451,7 +455,7 @@ class BatchJobMaster(RpcEndpoint):
         return Acknowledge()
 
     async def read_spark_configuration(self, driver_id: ResourceID) -> SparkConfiguration:
-        return SparkConfiguration(configuration=driver_configuration(self.graph.job))
+        return SparkConfiguration(configuration=self._driver_configuration())
 
     async def disconnect_spark_driver(self, driver_id: ResourceID, cause: FailureCause) -> Acknowledge:
         self._driver.disconnected(driver_id, cause)

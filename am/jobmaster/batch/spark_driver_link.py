@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import msgspec
 
@@ -30,7 +30,6 @@ from yarrow.runtime.common.ids import JobMasterID, JobVertexID, OperatorID, Reso
 from yarrow.runtime.config.options.batch import SPARK_START_TIMEOUT, SPARK_UI_ENABLED
 from yarrow.runtime.config.options.resourcemanager import SLOT_REQUEST_TIMEOUT
 from yarrow.runtime.config.settings import Settings
-from yarrow.runtime.graph.batch.batch_sql import driver_configuration
 from yarrow.runtime.graph.batch.pipeline_plan import is_pipeline, tasks_at_a_time
 from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.graph.states import BatchRunner
@@ -143,8 +142,8 @@ class SparkDriverLink:
             None if leader is None else connect(leader.address, RESOURCE_MANAGER, leader.leader_id)
         )
 
-    async def request(self, run: int) -> None:
-        """Asks for the driver of a run."""
+    async def request(self, run: int, configuration: Mapping[str, str]) -> None:
+        """Asks for the driver of a run, with its configuration."""
         driver_id = ResourceID(f"{self._noun.replace(' ', '').lower()}-{self._services.ids.hex_id()[-12:]}")
         self._run, self._driver_id, self._gateway, self.application = run, driver_id, None, None
         self._driver_address = self._lacks = self.task_executor = ""
@@ -158,7 +157,7 @@ class SparkDriverLink:
         try:
             if self._resource_manager is None:
                 raise SparkDriverLostError(f"no ResourceManager leads that could start a {self._noun}")
-            await self._resource_manager.request_spark_driver(self._request(driver_id))
+            await self._resource_manager.request_spark_driver(self._request(driver_id, configuration))
         except NoSparkDriversError as error:
             # No later try would find one.
             cause = failure_of(type(error), str(error))
@@ -166,13 +165,13 @@ class SparkDriverLink:
         except YarrowError as error:
             self._lose(run, failure_of(type(error), str(error)))
 
-    def _request(self, driver_id: ResourceID) -> SparkDriverRequest:
+    def _request(self, driver_id: ResourceID, configuration: Mapping[str, str]) -> SparkDriverRequest:
         return SparkDriverRequest(
             driver_id=driver_id,
             job_id=self._job.job_id,
             job_master_id=self._job_master_id,
             job_master_address=self._address,
-            configuration=driver_configuration(self._job),
+            configuration=dict(configuration),
             slots=tasks_at_a_time(self._job),
             runner=self._job.batch_runner,
         )

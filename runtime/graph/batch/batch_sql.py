@@ -46,6 +46,8 @@ _KINDS: Final = (
 
 #: Bytes of files from which on Spark SQL gains from all of Java's compilers.
 _MUCH: Final = 64 << 20
+#: Spark's master of a driver that only commits: it has no executors, and runs no task.
+_COMMITTING_MASTER: Final = "local[1]"
 
 
 def decisions(graph: JobGraph) -> Mapping[JobVertexID, SqlAggregation | str]:
@@ -70,8 +72,11 @@ def decisions(graph: JobGraph) -> Mapping[JobVertexID, SqlAggregation | str]:
     return found
 
 
-def driver_configuration(graph: JobGraph) -> dict[str, str]:
-    """The job's configuration for a SparkDriver, with what Java has to know before the driver plans the job."""
+def driver_configuration(graph: JobGraph, commits_only: bool = False) -> dict[str, str]:
+    """The job's configuration for a SparkDriver, with what Java has to know before the driver plans the job.
+
+    `commits_only`: a former driver has executed the plan. Commits run in the driver, which waits for no executor.
+    """
     # Stages of a pipeline are Spark SQL throughout.
     much = is_pipeline(graph) or _bytes_for_sql(graph) >= _MUCH
     return {
@@ -79,6 +84,7 @@ def driver_configuration(graph: JobGraph) -> dict[str, str]:
         "spark.default.parallelism": str(tasks_at_a_time(graph)),
         **({batch.SPARK_FULL_COMPILER.key: "true"} if much else {}),
         **graph.configuration,
+        **({batch.SPARK_MASTER.key: _COMMITTING_MASTER} if commits_only else {}),
     }
 
 

@@ -418,7 +418,10 @@ def test_what_a_bounded_job_does_not_do_is_refused_by_name(tmp_path: Path) -> No
 def test_results_that_are_being_committed_are_committed_by_the_next_driver(tmp_path: Path) -> None:
     async def body() -> None:
         async with control_cluster(tmp_path, jobs=RESTARTING) as cluster:
-            job_id, first = await started(cluster)
+            graph = msgspec.structs.replace(bounded_job(), configuration={"spark.master": "yarn"})
+            job_id, first = await started(cluster, graph)
+            assert await first.configuration() == first.request.configuration
+            assert first.request.configuration["spark.master"] == "yarn"
             sent = [prepared(first, 0, subtask) for subtask in range(3)]
             for message in sent:
                 await first.master.store_committables(message)
@@ -437,6 +440,9 @@ def test_results_that_are_being_committed_are_committed_by_the_next_driver(tmp_p
             key = second.submissions[0].committables_blob_key
             part = await second.master.read_blob(key, 0, 1 << 20)
             assert msgspec.msgpack.decode(part.data, type=StoredCommittables).messages == tuple(sent)
+            # Nothing executes: no commit waits for room for executors.
+            assert await second.configuration() == second.request.configuration
+            assert second.request.configuration["spark.master"] == "local[1]"
             await second.finish()
             assert (await cluster.result(job_id)).status is JobStatus.FINISHED
             await eventually(lambda: not (tmp_path / "blobs" / key).exists())
