@@ -82,6 +82,8 @@ def driver_configuration(graph: JobGraph, commits_only: bool = False) -> dict[st
     return {
         # Executors on YARN are asked for accordingly.
         "spark.default.parallelism": str(tasks_at_a_time(graph)),
+        # YARN's list of applications, and Spark's own pages, show it.
+        "spark.app.name": graph.name,
         **({batch.SPARK_FULL_COMPILER.key: "true"} if much else {}),
         **graph.configuration,
         **({batch.SPARK_MASTER.key: _COMMITTING_MASTER} if commits_only else {}),

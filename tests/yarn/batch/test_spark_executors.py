@@ -161,6 +161,7 @@ def test_a_job_has_an_application_of_its_own_with_our_queue_and_tags_which_rest_
     assert details["spark-master"] == "yarn"
     report = hadoop.application(details["spark-application"])
     assert report["state"] == "RUNNING" and report["applicationType"] == "SPARK"
+    assert report["name"] == details["name"] == "sums"
     assert report["queue"] == hadoop.application(session.id)["queue"]
     assert {session.id, f"yarrow-job-{job.id}"} <= set(report["applicationTags"].split(","))
     # The job begins when the first has come.

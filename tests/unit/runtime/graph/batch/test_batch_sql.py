@@ -359,6 +359,14 @@ def sized(graph: JobGraph, size: int) -> JobGraph:
     return msgspec.structs.replace(graph, vertices=(changed, *others))
 
 
+def test_sparks_application_has_the_jobs_name_or_the_programs_own(folder: str) -> None:
+    env = environment(2)
+    graph = printed(env, files(env, folder))
+    assert driver_configuration(graph)["spark.app.name"] == graph.name != ""
+    env = environment(2, {"spark.app.name": "mine"})
+    assert driver_configuration(printed(env, files(env, folder)))["spark.app.name"] == "mine"
+
+
 def test_java_compiles_fully_where_spark_sql_reads_much(folder: str) -> None:
     full = "execution.batch.spark.full-compiler"
     env = environment(2)
