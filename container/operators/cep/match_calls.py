@@ -11,6 +11,7 @@ from typing import Any
 from yarrow.cep.pattern_functions import PatternProcessFunction, TimedOutPartialMatchHandler
 from yarrow.cep.pattern_matcher import PatternResult
 from yarrow.common.typeinfo import TypeInformation
+from yarrow.container.codegen.failed_lines import results_of
 from yarrow.container.codegen.user_functions import close_function, load_function, open_function
 from yarrow.container.operators.base import OperatorContext
 from yarrow.container.operators.cep.cep_runtime_context import CepRuntimeContext
@@ -87,15 +88,13 @@ class MatchCallingOperator(CheckpointedFunctionOperator):
                 match = {name: [fix(record) for record in records] for name, records in match.items()}
             context.time = time
             try:
-                results = call(match, context)
-                if results is not None:
-                    for result in results:
-                        if timed_out and not is_tagged(result):
-                            raise InvalidProgramError(
-                                f"process_timed_out_match gave {short_record(result)}: it has no main output. Yield"
-                                " (OutputTag, value)"
-                            )
-                        yield result, time if stamps else None
+                for result in results_of(call(match, context)):
+                    if timed_out and not is_tagged(result):
+                        raise InvalidProgramError(
+                            f"process_timed_out_match gave {short_record(result)}: it has no main output. Yield"
+                            " (OutputTag, value)"
+                        )
+                    yield result, time if stamps else None
             except OperatorFailure:
                 raise
             except Exception as error:

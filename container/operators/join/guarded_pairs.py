@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from yarrow.container.codegen.failed_lines import results_of
 from yarrow.container.operators.failed_records import FailedRecords
 from yarrow.container.operators.join.pair_calls import PairContext, ProcessPair
 from yarrow.datastream.connectors.dead_letters import PAIR_OF_INPUTS
@@ -31,7 +32,7 @@ class GuardedPairs:
         failed.seen[0] += 1
         try:
             # A generator may change an object after it has emitted it.
-            made = self._process(left, right, context) or ()
+            made = results_of(self._process(left, right, context))
             return list(made) if copier is None else [copier(result) for result in made]
         except Exception as error:
             times = (context.left, context.right)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
+from yarrow.container.codegen.failed_lines import results_of
 from yarrow.container.protocol.failure import OperatorFailure, short_record
 from yarrow.datastream.functions.process_join_function import ProcessJoinFunction
 
@@ -59,10 +60,8 @@ class PairCalls:
             for other_time, _, right in partners:
                 context.right = other_time
                 context.result = later = max(time, other_time)
-                made = process(left, right, context)
-                if made is not None:
-                    for result in made:
-                        yield result, later
+                for result in results_of(process(left, right, context)):
+                    yield result, later
         except Exception as error:
             raise self.failure(left, right, error) from error
 
@@ -74,10 +73,8 @@ class PairCalls:
             for other_time, _, left in partners:
                 context.left = other_time
                 context.result = later = max(time, other_time)
-                made = process(left, right, context)
-                if made is not None:
-                    for result in made:
-                        yield result, later
+                for result in results_of(process(left, right, context)):
+                    yield result, later
         except Exception as error:
             raise self.failure(left, right, error) from error
 
@@ -91,10 +88,8 @@ class PairCalls:
         context = self.context
         context.left, context.right, context.result = left_time, right_time, result_time
         try:
-            made = self.process(left, right, context)
-            if made is not None:
-                for result in made:
-                    yield result, result_time
+            for result in results_of(self.process(left, right, context)):
+                yield result, result_time
         except Exception as error:
             raise self.failure(left, right, error) from error
 

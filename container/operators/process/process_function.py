@@ -12,6 +12,7 @@ from math import inf
 from typing import Any
 
 from yarrow.container.codegen.code_writer import CodeWriter
+from yarrow.container.codegen.failed_lines import results_of
 from yarrow.container.codegen.user_functions import load_function, method_of
 from yarrow.container.operators.base import Emit, OperatorContext
 from yarrow.container.operators.event_time import LATE_RECORDS
@@ -217,10 +218,8 @@ class ProcessingOperator(FunctionOperator):
             context.element_timestamp = timestamp
             context.domain = domain
             try:
-                results = self.function.on_timer(timestamp, context)
-                if results is not None:
-                    for result in results:
-                        yield result, stamp
+                for result in results_of(self.function.on_timer(timestamp, context)):
+                    yield result, stamp
             except Exception as error:
                 record = f"(timer at {timestamp} of the key {short_record(state.current_key)})"
                 raise OperatorFailure(self.name, record, error) from error

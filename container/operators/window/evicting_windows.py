@@ -11,6 +11,7 @@ from functools import partial, reduce
 from typing import Any, Generic, TypeVar
 
 from yarrow.common.typeinfo import Types
+from yarrow.container.codegen.failed_lines import results_of
 from yarrow.container.codegen.user_functions import method_of
 from yarrow.container.operators.base import OperatorContext, declared_type
 from yarrow.container.operators.window.window_contents import (
@@ -134,7 +135,7 @@ class EvictingWindows(WindowContents[W], Generic[W]):
         given = self._elements(content)
         left = given.copy()
         self._evicting.before(left, window)
-        yield from call(self._fold([each.value for each in left])) or ()
+        yield from results_of(call(self._fold([each.value for each in left])))
         self._evicting.after(left, window)
         if left != given:
             self._evicting.require_removed_only(given, left)

@@ -14,6 +14,7 @@ from math import inf
 from typing import Any
 
 from yarrow.container.codegen.code_writer import CodeWriter
+from yarrow.container.codegen.failed_lines import results_of
 from yarrow.container.codegen.inlining.functions import is_traced
 from yarrow.container.codegen.value_loop import ValueLoop
 from yarrow.container.operators.base import Emit, OperatorContext
@@ -301,7 +302,7 @@ class FoldingWindows(WindowingBase):
         shown_key = self.context.state.current_key = user_key(key)
         stamp = window.max_timestamp()
         try:
-            for result in self._call.fire(shown_key, window, self._contents.shown(value)) or ():
+            for result in results_of(self._call.fire(shown_key, window, self._contents.shown(value))):
                 yield result, stamp
             if ends:
                 self._call.clear(window)

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from yarrow.common.typeinfo import Types
 from yarrow.container.codegen.code_writer import CodeWriter
+from yarrow.container.codegen.failed_lines import results_of
 from yarrow.container.operators.base import Emit, OperatorContext, declared_type
 from yarrow.container.operators.process.process_function import EVENT_TIMERS
 from yarrow.container.operators.registry import runs
@@ -275,7 +276,7 @@ class SessionWindows(WindowingBase):
         if kept is None:
             return
         stamp = window.max_timestamp()
-        for value in self._call.fire(key, window, [self._values.shown(kept)]) or ():
+        for value in results_of(self._call.fire(key, window, [self._values.shown(kept)])):
             yield value, stamp
 
     def _on_timer(self, timestamp: int, key: Any, entries: dict[Any, Any], flat: Sessions) -> Results:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Generic, TypeVar
 
 from yarrow.common.typeinfo import TypeInformation, Types
+from yarrow.container.codegen.failed_lines import results_of
 from yarrow.container.codegen.user_functions import method_of
 from yarrow.container.operators.base import OperatorContext, declared_type
 from yarrow.container.operators.window.window_values import WindowValues
@@ -125,7 +126,7 @@ class WindowContents(ABC, Generic[W]):
         """The results of a window that fires, whose content is that of `state_window`; none without content."""
         content = self.values.get(state_window, key)
         if content is not MISSING:
-            yield from call(self.shown(content)) or ()
+            yield from results_of(call(self.shown(content)))
 
     def clear(self, window: W, key: Any) -> None:
         """Removes the content of a window."""
