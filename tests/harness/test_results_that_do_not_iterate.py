@@ -48,6 +48,10 @@ class Match(PatternProcessFunction):
         return 1
 
 
+def one(value: Any) -> Any:
+    return 1
+
+
 def by_value(rows: DataStream) -> Any:
     return rows.key_by(lambda row: row)
 
@@ -58,7 +62,7 @@ def interval_join(rows: DataStream) -> Any:
 
 
 CASES: dict[str, Callable[[DataStream], DataStream]] = {
-    "flat_map": lambda rows: rows.flat_map(lambda row: 1),
+    "flat_map": lambda rows: rows.flat_map(one),
     "process function": lambda rows: rows.process(Element()),
     "timer": lambda rows: by_value(rows).process(Alarm()),
     "window": lambda rows: by_value(rows).window(TUMBLING).process(Counted()),
