@@ -5,10 +5,11 @@ Owner: the task thread, behind a failure. An error that user code has raised sta
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from operator import itemgetter
 from typing import Any, NamedTuple
 
+from yarrow.container.codegen.user_functions import is_iterable
 from yarrow.container.protocol.failure import has_user_frame
 from yarrow.runtime.common.errors import YarrowError
 from yarrow.runtime.data.errors import MismatchedFieldError, MissingFieldError, NoResultsError
@@ -26,20 +27,6 @@ def key_error(selector: Any, record: Any, error: BaseException) -> BaseException
     if not isinstance(selector, itemgetter) or has_user_frame(error):
         return error
     return MissingFieldError.first_missing(record, fields_of(selector)) or error
-
-
-def results_of(given: Any) -> Iterable[Any]:
-    """What a function gave, as its results: None has none. Raises NoResultsError for a value that is no iterable."""
-    if _is_iterable(given):
-        results: Iterable[Any] = given
-        return results
-    if given:
-        raise NoResultsError(given)
-    return ()
-
-
-def _is_iterable(value: Any) -> bool:
-    return hasattr(type(value), "__iter__") or hasattr(type(value), "__getitem__")
 
 
 class FieldsRead(NamedTuple):
@@ -85,4 +72,4 @@ class ResultsRead(NamedTuple):
     def told(self, error: Exception, variables: Mapping[str, Any]) -> BaseException:
         """The error with what the function gave, if that was no iterable."""
         results = variables[self.results]
-        return error if _is_iterable(results) else NoResultsError(results)
+        return error if is_iterable(results) else NoResultsError(results)

@@ -1,4 +1,4 @@
-"""UserFunctions: loads user functions from their blobs, and finds the callable in each.
+"""UserFunctions: loads user functions from their blobs, finds the callable in each, and reads what it gave.
 
 Owner: the task thread. Only this module and the source and sink modules read cloudpickle, and only from a job
 blob that came over an authenticated control connection.
@@ -7,13 +7,14 @@ blob that came over an authenticated control connection.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from yarrow.container.protocol.errors import MissingModuleError
 from yarrow.datastream.functions import RuntimeContext
 from yarrow.datastream.functions.data_set_functions import RichFunction
 from yarrow.runtime.common.errors import InvalidProgramError
+from yarrow.runtime.data.errors import NoResultsError
 
 
 def load_function(blob: bytes, operator_name: str) -> Any:
@@ -53,3 +54,18 @@ def close_function(function: Any) -> None:
     closer = getattr(function, "close", None)
     if callable(closer) and not isinstance(function, type):
         closer()
+
+
+def results_of(given: Any) -> Iterable[Any]:
+    """What a function gave, as its results: None has none. Raises NoResultsError for a value that is no iterable."""
+    if is_iterable(given):
+        results: Iterable[Any] = given
+        return results
+    if given:
+        raise NoResultsError(given)
+    return ()
+
+
+def is_iterable(value: Any) -> bool:
+    """Whether a loop can go through the value."""
+    return hasattr(type(value), "__iter__") or hasattr(type(value), "__getitem__")

@@ -11,8 +11,7 @@ from typing import Any
 from yarrow.cep.pattern_functions import PatternProcessFunction, TimedOutPartialMatchHandler
 from yarrow.cep.pattern_matcher import PatternResult
 from yarrow.common.typeinfo import TypeInformation
-from yarrow.container.codegen.failed_lines import results_of
-from yarrow.container.codegen.user_functions import close_function, load_function, open_function
+from yarrow.container.codegen.user_functions import close_function, load_function, open_function, results_of
 from yarrow.container.operators.base import OperatorContext
 from yarrow.container.operators.cep.cep_runtime_context import CepRuntimeContext
 from yarrow.container.operators.checkpointed import CheckpointedFunctionOperator

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from yarrow.container.codegen.code_writer import CodeWriter
-from yarrow.container.codegen.failed_lines import key_error, results_of
-from yarrow.container.codegen.user_functions import load_function, method_of
+from yarrow.container.codegen.failed_lines import key_error
+from yarrow.container.codegen.user_functions import load_function, method_of, results_of
 from yarrow.container.network.element_codec import estimated_bytes
 from yarrow.container.operators.base import Emit, OperatorContext
 from yarrow.container.operators.data_set.broadcasting import DataSetFunctionBase

@@ -11,8 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 from typing import Any
 
-from yarrow.container.codegen.failed_lines import results_of
-from yarrow.container.codegen.user_functions import load_function, method_of
+from yarrow.container.codegen.user_functions import load_function, method_of, results_of
 from yarrow.container.operators.base import OperatorContext
 from yarrow.container.operators.data_set.paired_rows import PairedRows
 from yarrow.container.operators.data_set.replayed_rows import BLOCK_ROWS, ReplayedRows

@@ -13,7 +13,8 @@ from typing import Any, Final
 
 from greenlet import GreenletExit, getcurrent, greenlet
 
-from yarrow.container.codegen.failed_lines import results_of
+from yarrow.container.codegen.user_functions import results_of
+
 
 #: Most results that wait while the function goes on.
 _MOST_RESULTS: Final = 1024

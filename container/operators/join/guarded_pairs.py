@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from yarrow.container.codegen.failed_lines import results_of
+from yarrow.container.codegen.user_functions import results_of
 from yarrow.container.operators.failed_records import FailedRecords
 from yarrow.container.operators.join.pair_calls import PairContext, ProcessPair
 from yarrow.datastream.connectors.dead_letters import PAIR_OF_INPUTS

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from yarrow.container.codegen.failed_lines import results_of
+from yarrow.container.codegen.user_functions import results_of
 from yarrow.container.protocol.failure import OperatorFailure, short_record
 from yarrow.datastream.functions.process_join_function import ProcessJoinFunction
 

@@ -12,8 +12,7 @@ from math import inf
 from typing import Any
 
 from yarrow.container.codegen.code_writer import CodeWriter
-from yarrow.container.codegen.failed_lines import results_of
-from yarrow.container.codegen.user_functions import load_function, method_of
+from yarrow.container.codegen.user_functions import load_function, method_of, results_of
 from yarrow.container.operators.base import Emit, OperatorContext
 from yarrow.container.operators.event_time import LATE_RECORDS
 from yarrow.container.operators.late_ledger import LateLedger, LateTime

@@ -11,8 +11,7 @@ from functools import partial, reduce
 from typing import Any, Generic, TypeVar
 
 from yarrow.common.typeinfo import Types
-from yarrow.container.codegen.failed_lines import results_of
-from yarrow.container.codegen.user_functions import method_of
+from yarrow.container.codegen.user_functions import method_of, results_of
 from yarrow.container.operators.base import OperatorContext, declared_type
 from yarrow.container.operators.window.window_contents import (
     Call,

@@ -14,8 +14,8 @@ from math import inf
 from typing import Any
 
 from yarrow.container.codegen.code_writer import CodeWriter
-from yarrow.container.codegen.failed_lines import results_of
 from yarrow.container.codegen.inlining.functions import is_traced
+from yarrow.container.codegen.user_functions import results_of
 from yarrow.container.codegen.value_loop import ValueLoop
 from yarrow.container.operators.base import Emit, OperatorContext
 from yarrow.container.operators.process.process_function import EVENT_TIMERS, PROCESSING_TIMERS

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from yarrow.common.typeinfo import Types
 from yarrow.container.codegen.code_writer import CodeWriter
-from yarrow.container.codegen.failed_lines import results_of
+from yarrow.container.codegen.user_functions import results_of
 from yarrow.container.operators.base import Emit, OperatorContext, declared_type
 from yarrow.container.operators.process.process_function import EVENT_TIMERS
 from yarrow.container.operators.registry import runs

@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Generic, TypeVar
 
 from yarrow.common.typeinfo import TypeInformation, Types
-from yarrow.container.codegen.failed_lines import results_of
-from yarrow.container.codegen.user_functions import method_of
+from yarrow.container.codegen.user_functions import method_of, results_of
 from yarrow.container.operators.base import OperatorContext, declared_type
 from yarrow.container.operators.window.window_values import WindowValues
 from yarrow.container.state.folded_states import refuse_none
