@@ -15,7 +15,6 @@ from greenlet import GreenletExit, getcurrent, greenlet
 
 from yarrow.container.codegen.user_functions import results_of
 
-
 #: Most results that wait while the function goes on.
 _MOST_RESULTS: Final = 1024
 
