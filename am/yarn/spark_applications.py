@@ -19,7 +19,7 @@ from yarrow.runtime.common.ids import ResourceID
 from yarrow.runtime.config.options import batch
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.rpc.messages import SparkDriverRequest
-from yarrow.runtime.yarn.spark_containers import TAG, YARN, driver_tag
+from yarrow.runtime.yarn.spark_containers import TAG, driver_tag
 
 _log = logging.getLogger(__name__)
 #: Seconds in which YARN is to end an application, and seconds between two looks.
@@ -68,7 +68,7 @@ class SparkApplications:
         self, request: SparkDriverRequest, on_ended: OnDriverEnded, on_delayed: OnDriverDelayed
     ) -> None:
         """Starts the driver; see SparkDriverLauncher."""
-        if self._config.overlay(Settings(request.configuration, "the job")).get(batch.SPARK_MASTER) == YARN:
+        if self._config.overlay(Settings(request.configuration, "the job")).get(batch.SPARK_MASTER) == batch.YARN:
             self._on_yarn.add(request.driver_id)
         await self._launcher.start_spark_driver(request, on_ended, on_delayed)
 

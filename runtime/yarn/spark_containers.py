@@ -13,8 +13,6 @@ from yarrow.runtime.common.paths import scheme_of
 from yarrow.runtime.yarn.gateways import Resource
 from yarrow.runtime.yarn.layout import ENVIRONMENT_FOLDER, START_FILE
 
-#: `spark.master` of an application on YARN.
-YARN: Final = "yarn"
 #: Files and archives for each container of Spark, as `URL#name`, and its jars.
 FILES: Final = "spark.yarn.dist.files"
 ARCHIVES: Final = "spark.yarn.dist.archives"

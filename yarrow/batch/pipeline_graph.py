@@ -21,7 +21,9 @@ from yarrow.common.values.schedule import DUE_PARAMETERS, DUE_TIME
 from yarrow.runtime.common.errors import InvalidProgramError
 from yarrow.runtime.common.ids import JobID, JobVertexID, OperatorID
 from yarrow.runtime.common.paths import scheme_of
+from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.graph.batch.pipeline_plan import with_pipeline_plan
+from yarrow.runtime.graph.batch.spark_options import check_spark_options
 from yarrow.runtime.graph.data_set_spec import SparkStageOperator
 from yarrow.runtime.graph.job_graph import (
     JobEdge,
@@ -76,8 +78,9 @@ def pipeline_graph(
 ) -> JobGraph:
     """The JobGraph. `sources` is data that is there before the pipeline begins.
 
-    Raises PipelineError for the first fault.
+    Raises PipelineError for the first fault, and InvalidOptionValue for a key of Spark that no job may set so.
     """
+    check_spark_options(Settings(configuration, "the pipeline"))
     if not stages:
         raise PipelineError(f"The pipeline {name!r} has no stages: add one with pipeline.stage(...).")
     stages = [_with_paths(stage, parameters) for stage in stages]

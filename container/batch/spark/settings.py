@@ -6,7 +6,6 @@ what the stages rely on. They can set every other `spark.*` key.
 
 from __future__ import annotations
 
-import re
 import secrets
 import sys
 from collections.abc import Mapping
@@ -19,10 +18,16 @@ from yarrow.common.values.secret_keys import is_secret_key
 from yarrow.container.batch.spark.yarn_settings import SparkOnYarn, yarn_settings
 from yarrow.runtime.config.options import batch
 from yarrow.runtime.config.settings import Settings
-from yarrow.runtime.config.values.errors import InvalidOptionValue
+from yarrow.runtime.graph.batch.spark_options import (
+    LOCAL,
+    LOCAL_CLUSTER,
+    SET_BY_ENGINE,
+    chosen_master,
+    refuse_other_values,
+    spark_keys,
+)
 from yarrow.runtime.rpc.loopback import LOOPBACK
 from yarrow.runtime.yarn.hadoop_overlay import configured_properties
-from yarrow.runtime.yarn.spark_containers import YARN
 
 #: Bytes of the secret between Spark's processes on this host.
 _SECRET_BYTES: Final = 32
@@ -33,17 +38,12 @@ FIXED: Final[Mapping[str, str]] = {
     # All of a local application's ports are reached from this host alone.
     "spark.driver.host": LOOPBACK,
     "spark.driver.bindAddress": LOOPBACK,
-    "spark.authenticate": "true",
-    "spark.network.crypto.enabled": "true",
-    "spark.io.encryption.enabled": "true",
+    **SET_BY_ENGINE,
     # Python's sockets have file permissions in place of a port.
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.python.daemon.module": DAEMON_MODULE,
     "spark.pyspark.python": sys.executable,
     "spark.pyspark.driver.python": sys.executable,
-    # Partitions are those of the plan: nothing may join or split them.
-    "spark.sql.adaptive.enabled": "false",
-    "spark.sql.execution.arrow.useLargeVarTypes": "false",
 }
 
 #: Keys of Spark that the engine sets where the program does not.
@@ -85,9 +85,6 @@ _OPENED: Final = (
     "java.base/sun.util.calendar",
     "java.security.jgss/sun.security.krb5",
 )
-_LOCAL: Final = re.compile(r"local(\[(\d+|\*)\])?")
-_LOCAL_CLUSTER: Final = re.compile(r"local-cluster\[\d+,\d+,\d+\]")
-_STANDALONE: Final = re.compile(r"spark://[^\s,]+:\d+(,[^\s,]+:\d+)*")
 
 _LOG4J: Final = """\
 status = error
@@ -152,30 +149,19 @@ def spark_master(config: Settings, slots: int) -> str:
 
     Raises InvalidOptionValue for a master that Yarrow does not use.
     """
-    master = config.get(batch.SPARK_MASTER)
-    if master is None:
-        return f"local[{slots}]"
-    if master != YARN and not any(form.fullmatch(master) for form in (_LOCAL, _LOCAL_CLUSTER, _STANDALONE)):
-        raise InvalidOptionValue(
-            batch.SPARK_MASTER.key,
-            repr(master),
-            "Yarrow knows no such master of Spark",
-            "local[n] with n tasks at a time, local-cluster[executors,cores,megabytes], spark://host:port, or yarn",
-            "local[4]",
-        )
-    return master
+    return chosen_master(config) or f"local[{slots}]"
 
 
 def has_executors(master: str) -> bool:
     """Whether tasks run in executors, which are processes of their own, and not in the driver's JVM."""
-    return _LOCAL.fullmatch(master) is None
+    return LOCAL.fullmatch(master) is None
 
 
 def _for_executors(master: str, host: str, bind_host: str, secret: str) -> dict[str, str]:
     """What differs where tasks run in executors."""
     if not has_executors(master):
         return {}
-    on_this_host = _LOCAL_CLUSTER.fullmatch(master) is not None
+    on_this_host = LOCAL_CLUSTER.fullmatch(master) is not None
     return {
         "spark.driver.host": LOOPBACK if on_this_host else host,
         "spark.driver.bindAddress": LOOPBACK if on_this_host else bind_host,
@@ -200,12 +186,8 @@ def spark_settings(
 
     Raises InvalidOptionValue for a key that only the engine may set.
     """
-    own = {f"spark.{key}": value for key, value in config.below("spark.").items()}
-    for key, value in own.items():
-        if key in FIXED and value != FIXED[key]:
-            raise InvalidOptionValue(
-                key, repr(value), f"the engine sets it to {FIXED[key]!r}", "no value", "leave the key out"
-            )
+    own = spark_keys(config)
+    refuse_other_values(own, FIXED)
     memory = config.get(batch.SPARK_DRIVER_MEMORY)
     master = spark_master(config, slots)
     return {

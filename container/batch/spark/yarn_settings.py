@@ -13,7 +13,7 @@ from typing import Final
 
 from yarrow.runtime.config.options import yarn
 from yarrow.runtime.config.settings import Settings
-from yarrow.runtime.config.values.errors import InvalidOptionValue
+from yarrow.runtime.graph.batch.spark_options import SET_ON_YARN, refuse_other_values, spark_keys
 from yarrow.runtime.yarn.spark_containers import ARCHIVES, FILES, JARS, JARS_ARCHIVE, interpreter_of
 from yarrow.runtime.yarn.spark_executor_shape import OVERHEAD_KEYS, executor_shape
 
@@ -23,13 +23,6 @@ _INSTANCES: Final = "spark.executor.instances"
 _DYNAMIC: Final = "spark.dynamicAllocation.enabled"
 #: The variables of containers that run user code.
 _VARIABLES: Final = "containerized.taskmanager.env."
-#: What a program cannot change on YARN.
-_FIXED: Final[Mapping[str, str]] = {
-    # The restart strategy decides about another attempt, which has an application of its own.
-    "spark.yarn.maxAppAttempts": "1",
-    # Its ApplicationMaster ends with the driver. One without a container would be RUNNING until YARN misses it.
-    "spark.yarn.unmanagedAM.enabled": "false",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +44,7 @@ class SparkOnYarn:
 
     def executor_interpreter(self, config: Settings) -> str:
         """The interpreter of executors, in their containers."""
-        return interpreter_of(_own(config), self.interpreter)
+        return interpreter_of(spark_keys(config), self.interpreter)
 
 
 def yarn_settings(config: Settings, spark: SparkOnYarn) -> dict[str, str]:
@@ -59,12 +52,8 @@ def yarn_settings(config: Settings, spark: SparkOnYarn) -> dict[str, str]:
 
     Raises InvalidOptionValue for a key that only the engine may set.
     """
-    own = _own(config)
-    for key, value in _FIXED.items():
-        if own.get(key, value) != value:
-            raise InvalidOptionValue(
-                key, repr(own[key]), f"the engine sets it to {value!r}", "no value", "leave the key out"
-            )
+    own = spark_keys(config)
+    refuse_other_values(own, SET_ON_YARN)
     defaults = {
         "spark.yarn.queue": config.get(yarn.APPLICATION_QUEUE) or _QUEUE,
         "spark.dynamicAllocation.shuffleTracking.enabled": "true",
@@ -82,16 +71,12 @@ def yarn_settings(config: Settings, spark: SparkOnYarn) -> dict[str, str]:
     ]
     return {
         **{key: value for key, value in defaults.items() if key not in own},
-        **_FIXED,
+        **SET_ON_YARN,
         "spark.dynamicAllocation.initialExecutors": _first_executors(own),
         "spark.yarn.stagingDir": spark.staging,
         "spark.yarn.tags": ",".join(dict.fromkeys(tags)),
         "spark.pyspark.python": spark.executor_interpreter(config),
     }
-
-
-def _own(config: Settings) -> dict[str, str]:
-    return {f"spark.{key}": value for key, value in config.below("spark.").items()}
 
 
 def _first_executors(own: Mapping[str, str]) -> str:

@@ -26,7 +26,7 @@ from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.rpc.batch_gateways import BatchJobMasterGateway
 from yarrow.runtime.rpc.bootstrap import SparkDriverBootstrap
 from yarrow.runtime.yarn.hadoop_configuration import HadoopConfiguration
-from yarrow.runtime.yarn.spark_containers import STAGING_FOLDER, YARN, tags_of
+from yarrow.runtime.yarn.spark_containers import STAGING_FOLDER, tags_of
 from yarrow.runtime.yarn.staging_root import applications_folder, staging_root
 
 _log = logging.getLogger(__name__)
@@ -39,7 +39,7 @@ def spark_on_yarn(config: Settings, bootstrap: SparkDriverBootstrap) -> SparkOnY
 
     Raises YarnError if no Hadoop cluster is named, it has no HDFS, or it asks for Kerberos and nothing lets Java in.
     """
-    if config.get(batch.SPARK_MASTER) != YARN:
+    if config.get(batch.SPARK_MASTER) != batch.YARN:
         return None
     own = bootstrap.yarn_application
     hadoop = HadoopConfiguration.load(config)

@@ -25,6 +25,9 @@ from yarrow.common.values.value_types import (
 )
 from yarrow.runtime.config.values.option import option, optional
 
+#: `spark.master` of executors in an application on YARN.
+YARN: Final = "yarn"
+
 SPARK_MASTER: Final = optional(
     "spark.master",
     STRING,

@@ -13,6 +13,7 @@ import msgspec
 from yarrow.runtime.common.errors import UnsupportedFeatureError
 from yarrow.runtime.common.ids import JobVertexID
 from yarrow.runtime.config.options.execution import RUNTIME_MODE, RuntimeMode
+from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.graph.batch.batch_iterations import BatchIteration, borders_of, iterations_of
 from yarrow.runtime.graph.job_graph import JobGraph, JobVertex
 from yarrow.runtime.graph.operator_spec import IterationRole, PartitionerKind
@@ -39,7 +40,7 @@ def in_mode(graph: JobGraph, mode: RuntimeMode, choose: Callable[[], RunnerChoic
     """The job as it runs in that mode; AUTOMATIC means BATCH if all sources end by themselves.
 
     `choose` says who runs it in BATCH. Raises BatchRefusedError, with operator and remedy, for a program that BATCH
-    does not run.
+    does not run. Raises InvalidOptionValue for a key of Spark that no job may set so.
     """
     if mode is RuntimeMode.STREAMING or (mode is RuntimeMode.AUTOMATIC and not is_bounded(graph)):
         _refuse_iterations(graph)
@@ -48,6 +49,7 @@ def in_mode(graph: JobGraph, mode: RuntimeMode, choose: Callable[[], RunnerChoic
     from yarrow.runtime.graph.batch.batch_plan_text import with_batch_plan
     from yarrow.runtime.graph.batch.batch_planner import plan
     from yarrow.runtime.graph.batch.batch_runner import RunnerChoice
+    from yarrow.runtime.graph.batch.spark_options import check_spark_options
 
     check(graph)
     choice = choose()
@@ -55,6 +57,8 @@ def in_mode(graph: JobGraph, mode: RuntimeMode, choose: Callable[[], RunnerChoic
     if looping and choice.runner is BatchRunner.LOCAL:
         reason = f"the iteration '{looping[0].control.name}' executes a part of the plan several times"
         choice = RunnerChoice(BatchRunner.SPARK, reason)
+    if choice.runner is BatchRunner.SPARK:
+        check_spark_options(Settings(graph.configuration, "the job"))
     graph = msgspec.structs.replace(
         graph,
         job_type=JobType.BATCH,

@@ -15,6 +15,7 @@ from yarrow.common.configuration import Configuration
 from yarrow.common.values.schedule import Schedule
 from yarrow.runtime.config.options.pipeline import GLOBAL_JOB_PARAMETERS
 from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.config.values.errors import InvalidOptionValue
 from yarrow.runtime.graph.batch.due_times import with_due_time
 from yarrow.runtime.graph.batch.pipeline_plan import is_pipeline, lines_of_pipeline, path_of, stage_of
 from yarrow.runtime.graph.job_graph import JobGraph, decode_job_graph, encode_job_graph
@@ -76,6 +77,13 @@ def test_each_stage_is_a_vertex_behind_those_for_which_it_waits() -> None:
         "    retries: 2",
     ]
     assert graph.plan["nodes"][2]["operator_strategy"] == "report (/reports/2013-12-01)"
+
+
+def test_a_key_that_the_engine_alone_sets_is_refused_when_the_graph_is_built() -> None:
+    pipeline = Pipeline(configuration=Configuration.from_dict({"spark.authenticate": "false"}))
+    pipeline.stage("nothing", nothing)
+    with pytest.raises(InvalidOptionValue, match=r"spark\.authenticate.*the engine sets it to 'true'"):
+        pipeline.get_job_graph()
 
 
 def test_a_stage_has_the_same_id_in_each_submission() -> None:

@@ -25,7 +25,7 @@ from yarrow.runtime.graph.states import BatchRunner, JobType
 from yarrow.runtime.yarn.gateways import YarnError
 from yarrow.runtime.yarn.hadoop_configuration import HadoopConfiguration
 from yarrow.runtime.yarn.resource_manager_web import ResourceManagerWeb
-from yarrow.runtime.yarn.spark_containers import STAGING_FOLDER, YARN, brings_python, shipped
+from yarrow.runtime.yarn.spark_containers import STAGING_FOLDER, brings_python, shipped
 from yarrow.runtime.yarn.staging_root import hadoop_user, staging_root
 
 log = logging.getLogger(__name__)
@@ -49,7 +49,7 @@ def with_executors_environment(
         return graph
     settings = config.overlay(Settings(graph.configuration, "the job"))
     values = settings.to_dict(redact=False)
-    if settings.get(batch.SPARK_MASTER) != YARN or brings_python(values):
+    if settings.get(batch.SPARK_MASTER) != batch.YARN or brings_python(values):
         return graph
     hadoop = HadoopConfiguration.load(settings)
     use_hdfs_settings(HdfsSettings.of(settings, is_client=True))

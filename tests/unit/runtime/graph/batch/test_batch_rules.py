@@ -12,7 +12,9 @@ from yarrow.datastream import BroadcastProcessFunction, CoMapFunction
 from yarrow.datastream.connectors.number_seq import NumberSequenceSource
 from yarrow.datastream.functions import SourceFunction
 from yarrow.datastream.state import MapStateDescriptor
+from yarrow.runtime.config.values.errors import InvalidOptionValue
 from yarrow.runtime.graph.batch.batch_rules import BatchRefusedError, check, is_bounded
+from yarrow.runtime.graph.states import BatchRunner
 
 
 class Both(CoMapFunction[Any, Any, Any]):
@@ -31,6 +33,33 @@ def test_a_source_without_end_is_named() -> None:
     assert not is_bounded(graph)
     with pytest.raises(BatchRefusedError, match=r"refuses operator 'Source: .*'.*BOUNDED.*STREAMING"):
         check(graph)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"spark.master": "yarn-client"}, r"spark\.master.*'yarn-client'.*Expected local\[n\].* or yarn"),
+        ({"spark.submit.deployMode": "cluster"}, "spark.submit.deployMode.*the engine sets it to 'client'"),
+        (
+            {"spark.master": "yarn", "spark.yarn.unmanagedAM.enabled": "true"},
+            "unmanagedAM.enabled: 'true': the engine sets it to 'false'. Expected 'false' or no such key",
+        ),
+    ],
+)
+def test_keys_of_spark_are_refused_when_the_graph_is_built(settings: dict[str, str], message: str) -> None:
+    env = environment(2, {"execution.runtime-mode": "BATCH", **settings})
+    env.from_collection([1]).print()
+    with pytest.raises(InvalidOptionValue, match=message):
+        env.get_job_graph()
+
+
+def test_keys_for_yarn_do_not_count_for_another_master_nor_without_spark() -> None:
+    env = environment(2, {"execution.runtime-mode": "BATCH", "spark.yarn.unmanagedAM.enabled": "true"})
+    env.from_collection([1]).print()
+    assert env.get_job_graph().batch_runner is BatchRunner.SPARK
+    env = environment(2, {"execution.runtime-mode": "AUTOMATIC", "spark.master": "yarn-client"})
+    env.from_collection([1]).print()
+    assert env.get_job_graph().batch_runner is BatchRunner.LOCAL
 
 
 class Endless(SourceFunction[int]):
