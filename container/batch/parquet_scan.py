@@ -57,6 +57,8 @@ class ScanFiles(NamedTuple):
 
     paths: tuple[str, ...]
     why_not: str
+    #: The size of each file in bytes.
+    sizes: tuple[int, ...]
 
 
 def files_of(
@@ -74,12 +76,14 @@ def files_of(
             parts[part.path].append(part)
     paths = tuple(sorted(parts))
     if not paths:
-        return ScanFiles((), "there is no file")
+        return ScanFiles((), "there is no file", ())
+    sizes = tuple(parts[path][0].file_size for path in paths)
     for path in paths:
         why = _why_not_whole(path, parts[path])
         if why:
-            return ScanFiles(paths, why)
-    return ScanFiles(paths, _Check(sql).why_not(paths) or _why_not_by_java(paths, why_unread))
+            return ScanFiles(paths, why, sizes)
+    why = _Check(sql).why_not(paths) or _why_not_by_java(paths, why_unread)
+    return ScanFiles(paths, why, sizes)
 
 
 def _why_not_by_java(paths: Iterable[str], why_unread: Callable[[str], str]) -> str:
