@@ -72,9 +72,16 @@ def slow_job(cluster: MiniCluster, folder: Path, timeout: str, rows: int = ROWS)
         "execution.batch.max-rows": "100",
     }.items():
         env.get_configuration().set_string(key, value)
-    source = DataGeneratorSource(
-        lambda index: (index % KEYS, index), rows, RateLimiterStrategy.per_second(20_000), PAIR
-    )
+    fast = str(fast_in(folder))
+
+    def keyed(index: int) -> tuple[int, int]:
+        # Four times as fast as the stage behind. A faster one has many thousand rows in flight before the first
+        # checkpoint, and a rescale waits until the slow stage has taken them all.
+        if not os.path.exists(fast):
+            time.sleep(0.0005)
+        return index % KEYS, index
+
+    source = DataGeneratorSource(keyed, rows, RateLimiterStrategy.per_second(20_000), PAIR)
     numbers = env.from_source(source, WatermarkStrategy.no_watermarks(), "rows")
     slow = numbers.key_by(lambda row: row[0], Types.LONG()).process(SlowCount(folder))
     slow.sink_to(TransactionalFiles(str(folder / "output")))
