@@ -46,7 +46,8 @@ def mapped(value):
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[MiniCluster]:
-    with mini_cluster() as running:
+    # A second TaskExecutor, asked for while a slot is being freed, would be kept for half a minute behind the test.
+    with mini_cluster(configuration={"slotmanager.number-of-slots.max": 1}) as running:
         yield running
 
 
