@@ -34,14 +34,17 @@ def memory(pids: list[int], kind: str) -> int:
 
 def kill_tree(pid: int) -> None:
     """Kills the process and all its descendants, and waits for them."""
-    members = []
-    for member in tree(pid):
-        with contextlib.suppress(psutil.NoSuchProcess):
-            members.append(psutil.Process(member))
-    for process in members:
+    members: dict[int, psutil.Process] = {}
+    # A stopped process starts no other one. The tree is whole when all that it names are stopped.
+    while found := [each for each in tree(pid) if each not in members]:
+        for each in found:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                members[each] = psutil.Process(each)
+                members[each].suspend()
+    for process in members.values():
         with contextlib.suppress(psutil.NoSuchProcess):
             process.kill()
-    psutil.wait_procs(members[1:], timeout=5)
+    psutil.wait_procs([process for process in members.values() if process.pid != pid], timeout=5)
 
 
 @contextlib.contextmanager

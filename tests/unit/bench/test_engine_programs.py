@@ -16,7 +16,7 @@ import pytest
 
 from bench.case import ROOT, Program
 from bench.cases import engine
-from bench.process_trees import memory, running, tree
+from bench.process_trees import kill_tree, memory, running, tree
 from bench.programs.latency import BUCKET_NS, BUCKETS, LatencyWriter, percentiles
 from bench.programs.slow_sink import pressed_shares
 from bench.runner import ProgramFailed, run_program
@@ -140,6 +140,17 @@ def test_program_that_hangs_is_killed_with_its_descendants() -> None:
         with held:
             held.settimeout(60)
             assert held.recv(1) == b""
+
+
+def test_children_that_a_program_starts_while_it_is_killed_end_too() -> None:
+    # Each child keeps the program's output open.
+    child = "if os.fork() == 0: time.sleep(60); os._exit(0)"
+    starts = f"import os, time\nprint('up', flush=True)\nfor _ in range(2000):\n    {child}"
+    process = subprocess.Popen([sys.executable, "-c", starts], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "up\n"
+    kill_tree(process.pid)
+    assert process.communicate(timeout=30)[0] == ""
 
 
 def test_running_ends_a_program_by_interrupt_and_kills_what_ignores_it() -> None:
