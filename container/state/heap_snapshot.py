@@ -26,23 +26,21 @@ from yarrow.container.state.ttl import TimeToLive
 from yarrow.container.state.value_table import MISSING
 from yarrow.runtime.snapshot.errors import writing_states
 from yarrow.runtime.snapshot.handles import KeyedStateHandle, KeyGroupsSnapshot, StateKind, StateMetaInfo
-from yarrow.runtime.snapshot.key_group_form import (
-    Contents,
-    EncodedRun,
-    Run,
-    StateForm,
-    divided_runs,
-    write_key_groups,
-)
+from yarrow.runtime.snapshot.key_group_form import EncodedRun, Run, StateForm, write_key_groups
 from yarrow.runtime.snapshot.key_types import KeyEvidence
 from yarrow.runtime.snapshot.output import SnapshotOutput
 from yarrow.runtime.snapshot.value_serializers import value_serializer
+from yarrow.runtime.snapshot.writing.divided_runs import Contents, ValuesByWindow, divided_runs
 
-#: Keys and contents.
-Piece = tuple[list[Any], list[Any]]
+#: Keys and contents of a table.
+Entries = tuple[list[Any], list[Any]]
+#: Keys and contents of a state.
+Piece = tuple[list[Any], Contents]
 #: Entries of small shards that are divided by key group together. Fewer runs write less, but more entries
 #: than this fit into no near cache.
 GATHERED = 2 * PIECE
+#: The same for windows, whose many small tables make more and smaller runs.
+GATHERED_BY_WINDOW = 4 * PIECE
 #: Bytes that are written at once. Each write or hash releases the interpreter, and in a shared one the thread
 #: then waits for its turn.
 BLOCK = 1 << 17
@@ -183,33 +181,56 @@ class HeapPendingSnapshot:
         """Keys and contents of a state; shards return to their tables once they are written."""
         keep = _keeper(state.registration)
         by_window = state.registration.by_window
-        keys: list[Any] = []
-        contents: list[Any] = []
+        enough = GATHERED_BY_WINDOW if by_window else GATHERED
+        gathered = _Gathered(by_window)
         taken: list[tuple[HeapTable, int]] = []
         for window, pieces, source in _parts(state):
             for piece in pieces:
-                keys += piece[0]
-                contents += [{window: value} for value in piece[1]] if by_window else piece[1]
-                if len(keys) >= GATHERED:
-                    gathered = [keep(keys, contents)]
-                    # No reference here keeps the lists alive while the piece is written.
-                    keys, contents, piece = [], [], ([], [])
-                    yield gathered.pop()
+                gathered.add(window, *piece)
+                # No reference here keeps the lists alive while they are written.
+                piece = ([], [])
+                if len(gathered.keys) >= enough:
+                    yield keep(*gathered.take())
                     self._due += taken
                     taken = []
             if source is not None:
                 taken.append(source)
-        if keys:
-            gathered = [keep(keys, contents)]
-            keys, contents, piece = [], [], ([], [])
-            yield gathered.pop()
+        if gathered.keys:
+            yield keep(*gathered.take())
         self._due += taken
 
     def _give_back(self, table: HeapTable, index: int) -> None:
         self._context.post(partial(table.release, self._cut, index))
 
 
-def _parts(state: FrozenState) -> Iterator[tuple[Any, Iterable[Piece], tuple[HeapTable, int] | None]]:
+class _Gathered:
+    """Keys and values that are divided together."""
+
+    def __init__(self, by_window: bool) -> None:
+        self._by_window = by_window
+        self._clear()
+
+    def _clear(self) -> None:
+        self.keys: list[Any] = []
+        self._values: list[Any] = []
+        self._windows: list[Any] = []
+        self._counts: list[int] = []
+
+    def add(self, window: Any, keys: list[Any], values: list[Any]) -> None:
+        """Adds entries of a window."""
+        self.keys += keys
+        self._values += values
+        self._windows.append(window)
+        self._counts.append(len(keys))
+
+    def take(self) -> Piece:
+        """Takes all out."""
+        keys, values, windows, counts = self.keys, self._values, self._windows, self._counts
+        self._clear()
+        return keys, ValuesByWindow(windows, counts, values) if self._by_window else values
+
+
+def _parts(state: FrozenState) -> Iterator[tuple[Any, Iterable[Entries], tuple[HeapTable, int] | None]]:
     """What its window is stored as, the content, and where it returns, of each shard.
 
     None: it need not return, or did.
@@ -253,15 +274,16 @@ def state_form(state: StateRegistration, operator_name: str) -> StateForm:
     )
 
 
-def _keeper(state: StateRegistration) -> Callable[[list[Any], list[Any]], Piece]:
-    """Returns a function that removes expired content from a piece; None without time to live."""
+def _keeper(state: StateRegistration) -> Callable[[list[Any], Contents], Piece]:
+    """Returns a function that removes expired content from a piece; none expires without time to live."""
     ttl, kind = state.ttl, state.kind
     if ttl is None:
         return lambda keys, contents: (keys, contents)
     deadline = ttl.deadline()
 
-    def living(keys: list[Any], contents: list[Any]) -> Piece:
-        left = [TimeToLive.living(kind, content, deadline) for content in contents]
+    def living(keys: list[Any], contents: Contents) -> Piece:
+        maps = contents.maps() if isinstance(contents, ValuesByWindow) else contents
+        left = [TimeToLive.living(kind, content, deadline) for content in maps]
         kept = [at for at, content in enumerate(left) if content is not MISSING]
         return [keys[at] for at in kept], [left[at] for at in kept]
 

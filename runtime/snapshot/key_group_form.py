@@ -14,23 +14,12 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
 from yarrow.runtime.data.key_groups import KeyGroupRange
 from yarrow.runtime.data.map_keys import map_keys, shown_map_keys
 from yarrow.runtime.snapshot.errors import SnapshotFormatError
 from yarrow.runtime.snapshot.handles import StateKind, StateMetaInfo
-from yarrow.runtime.snapshot.key_columns import (
-    INT64,
-    Numbers,
-    Objects,
-    dump_keys,
-    key_groups_of_column,
-    load_keys,
-    numbers_of,
-    objects_of,
-    order_by_key_group,
-)
+from yarrow.runtime.snapshot.key_columns import dump_keys, load_keys
 from yarrow.runtime.snapshot.value_serializers import ValueSerializer, declared_type
 
 MAGIC: Final = b"YKGS"
@@ -84,19 +73,6 @@ class EncodedRun(NamedTuple):
     values: bytes | memoryview
 
 
-class TimerValues(NamedTuple):
-    """Times and namespaces of timers, whose keys stand beside them."""
-
-    #: Milliseconds: int64, shape (timers,).
-    times: npt.NDArray[np.int64]
-    #: None = no timer has a namespace.
-    namespaces: Sequence[Any] | None
-
-
-#: The values of keys.
-Contents = Sequence[Any] | TimerValues
-
-
 class Run(NamedTuple):
     """Entries of one state in one key group, from a backend."""
 
@@ -138,68 +114,6 @@ def encode_run(form: StateForm, run: Run) -> Iterator[EncodedRun]:
         yield EncodedRun(
             run.state, run.key_group, len(keys), key_form, key_bytes, dump_contents(form, values)
         )
-
-
-def divided_runs(
-    form: StateForm, state: int, keys: Sequence[Any], values: Contents, max_parallelism: int
-) -> Iterator[Run]:
-    """Divides canonical keys and their values by key group.
-
-    To encode runs of some hundred entries one by one costs more than their entries do. So up to MAX_PART keys and their
-    values are encoded together where the state allows it, and their bytes are divided. Raises the errors of the
-    serializers.
-    """
-    numbers = numbers_of(keys)
-    order, places = order_by_key_group(key_groups_of_column(keys, numbers, max_parallelism))
-    runs = [run for _, run in places]
-    if isinstance(values, TimerValues):
-        contents = _timer_contents(form, values, order, runs)
-    elif form.kind not in KINDS_OF_ONE_VALUE or form.ttl or len(keys) > MAX_PART:
-        ordered_keys, ordered_values = objects_of(keys)[order], objects_of(values)[order]
-        # Garbage collections would walk the lists until the last run is written.
-        del keys, values
-        for group, run in places:
-            yield Run(state, group, ordered_keys[run].tolist(), ordered_values[run].tolist())
-        return
-    else:
-        ordered = objects_of(values)[order].tolist()
-        contents = list(map(contents_of_part, form.value.dump_runs(ordered, runs)))
-        del ordered
-    column = (objects_of(keys) if numbers is None else numbers)[order]
-    del keys, values
-    encoded_keys = _key_runs(column, runs)
-    for (group, run), (first, key_form, data), content in zip(places, encoded_keys, contents, strict=True):
-        encoded = EncodedRun(state, group, run.stop - run.start, key_form, data, content)
-        yield Run(state, group, (first,), (), encoded)
-
-
-def _key_runs(column: Numbers | Objects, runs: Sequence[slice]) -> Iterator[tuple[Any, int, bytes]]:
-    """The first key of each run, the form of its keys and their bytes.
-
-    `column`: the keys by key group, shape (keys,); int64 if all are ints of 64 bits, else dtype object.
-    """
-    for run in runs:
-        keys = column[run]
-        if keys.dtype == np.object_:
-            yield keys[0], *dump_keys(keys.tolist())
-        else:
-            yield int(keys[0]), INT64, keys.tobytes()
-
-
-def _timer_contents(
-    form: StateForm, timers: TimerValues, order: npt.NDArray[np.intp], runs: Sequence[slice]
-) -> list[bytes]:
-    """What `dump_contents` gives of each run of timers."""
-    times = timers.times[order]
-    namespaces = [None] * len(times)
-    if timers.namespaces is not None:
-        namespaces = objects_of(timers.namespaces)[order].tolist()
-    parts = form.value.dump_runs(namespaces, runs)
-    stamps = [times[run].tobytes() for run in runs]
-    return [
-        b"".join((_LENGTH.pack(len(stamp)), stamp, contents_of_part(part)))
-        for stamp, part in zip(stamps, parts, strict=True)
-    ]
 
 
 def _pieces(run: EncodedRun) -> Iterator[bytes]:

@@ -17,7 +17,7 @@ from yarrow.common.typed_dict import TypedDictTypeInfo
 from yarrow.common.typeinfo import BasicTypeInfo, PickledBytesTypeInfo, TypeInformation
 from yarrow.runtime.data.errors import RowFormatError, SerializationError
 from yarrow.runtime.data.serializers.columns import Buffer
-from yarrow.runtime.data.serializers.serializers import ColumnarRows, serializer_for
+from yarrow.runtime.data.serializers.serializers import ColumnarRows, TupleRows, serializer_for
 from yarrow.runtime.graph.operator_spec import TypeSpec
 from yarrow.runtime.snapshot.errors import StateMigrationError, StateSerializationError, UntrustedPickleError
 from yarrow.runtime.snapshot.handles import SerializerConfig, ValueFormat
@@ -53,6 +53,13 @@ class ValueSerializer(Protocol):
 
     def dump_runs(self, values: list[Any], runs: Sequence[slice]) -> list[bytes]:
         """Encodes each run of values, as `dump_values` does for the run alone. No run is empty."""
+        ...
+
+    def dump_places(self, values: Sequence[Any], places: Sequence[int], runs: Sequence[slice]) -> list[bytes]:
+        """Encodes the values at the places of each run, as `dump_values` does for the run alone.
+
+        For few values at many places. No run is empty.
+        """
         ...
 
     def load_values(self, data: Buffer) -> list[Any]:
@@ -215,6 +222,12 @@ class TypedValues:
                 raise self._misfit(error) from error
         return [self.dump_values(values[run]) for run in runs]
 
+    def dump_places(self, values: Sequence[Any], places: Sequence[int], runs: Sequence[slice]) -> list[bytes]:
+        """See ValueSerializer."""
+        rows = self._rows
+        found = rows.dump_places(values, places, runs) if isinstance(rows, TupleRows) else None
+        return self.dump_runs([values[at] for at in places], runs) if found is None else found
+
     def _misfit(self, error: Exception) -> StateSerializationError:
         return StateSerializationError(
             f"operator '{self._operator}', state '{self._state}': {error} The state is declared {self.type_info}."
@@ -298,6 +311,10 @@ class PlainValues:
             of_length = {length: self.dump_values([None] * length) for length in set(map(_length, runs))}
             return [of_length[_length(run)] for run in runs]
         return [self.dump_values(values[run]) for run in runs]
+
+    def dump_places(self, values: Sequence[Any], places: Sequence[int], runs: Sequence[slice]) -> list[bytes]:
+        """See ValueSerializer."""
+        return self.dump_runs([values[at] for at in places], runs)
 
     def dump_value(self, value: Any) -> bytes:
         """See ValueSerializer."""
@@ -392,6 +409,7 @@ class MigratedValues:
         self.config = writer.config
         self.dump_values = writer.dump_values
         self.dump_runs = writer.dump_runs
+        self.dump_places = writer.dump_places
         self.dump_value = writer.dump_value
 
     def load_values(self, data: Buffer) -> list[Any]:

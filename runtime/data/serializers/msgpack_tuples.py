@@ -12,7 +12,7 @@ import functools
 import operator
 import re
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Final, NamedTuple
 
 import msgspec
@@ -138,6 +138,22 @@ class MessagePackForm:
             return None
         return bytes(out)
 
+    def dump_places(
+        self, rows: Sequence[Any], places: Sequence[int], runs: Sequence[slice]
+    ) -> list[bytes] | None:
+        """The encoding of the rows at the places of each run, as `dump` gives it for the run alone.
+
+        None if some row has none.
+        """
+        parts = []
+        for row in rows:
+            data = self.dump([row])
+            if data is None:
+                return None
+            parts.append(data[_HEAD_OF_ONE:])
+        part_at = parts.__getitem__
+        return [_head(run.stop - run.start) + b"".join(map(part_at, places[run])) for run in runs]
+
     def _fits(self, rows: list[Any], encoded: bytearray) -> bool:
         """True when every whole number has its width; False when that is not certain."""
         if self._numbers is None or len(rows) > _FEW:
@@ -198,6 +214,16 @@ class _WidthCheck:
         except (struct.error, IndexError):  # None is among what `struct` does not take
             return False
         return True
+
+
+def _head(rows: int) -> bytes:
+    """What stands before the first of so many rows."""
+    # None is one byte.
+    return bytes([MESSAGE_PACK]) + _ENCODER.encode([None] * rows)[:-rows]
+
+
+#: The bytes before a single row.
+_HEAD_OF_ONE: Final = len(_head(1))
 
 
 def _as_tuples(rows: Any) -> Any:

@@ -184,6 +184,15 @@ class TupleRows:
         data = self._message.dump(rows) if rows else None
         return self._columns.dump_rows(rows) if data is None else data
 
+    def dump_places(
+        self, rows: Sequence[Any], places: Sequence[int], runs: Sequence[slice]
+    ) -> list[bytes] | None:
+        """The encoding of the rows at the places of each run, as `dump_rows` gives it for the run alone.
+
+        None if some row does not allow MessagePack. No run is empty.
+        """
+        return self._message.dump_places(rows, places, runs)
+
     def load_rows(self, data: Buffer) -> list[Any]:
         """See RowsSerializer. Raises SerializationError where a value does not fit the declared type."""
         if not data or data[0] != MESSAGE_PACK:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -33,14 +34,14 @@ from yarrow.runtime.snapshot.key_columns import dump_keys, key_groups_of, load_k
 from yarrow.runtime.snapshot.key_group_form import (
     Run,
     StateForm,
-    TimerValues,
-    divided_runs,
     encode_run,
     encoded_runs,
     write_key_groups,
 )
 from yarrow.runtime.snapshot.restored_state import RestoredKeyedState
 from yarrow.runtime.snapshot.value_serializers import value_serializer
+from yarrow.runtime.snapshot.writing import divided_runs as dividing
+from yarrow.runtime.snapshot.writing.divided_runs import TimerValues, ValuesByWindow, divided_runs
 
 MAX_PARALLELISM = 128
 ALL = KeyGroupRange(0, MAX_PARALLELISM - 1)
@@ -179,6 +180,51 @@ def test_timers_that_are_encoded_together_are_those_that_are_encoded_alone(
     )
 
 
+_TIME_WINDOW = Types.TUPLE([Types.LONG(), Types.LONG()])
+#: What windows are stored as, and the declared type of that.
+stored_windows = st.sampled_from(
+    [
+        (st.tuples(_longs, _longs), _TIME_WINDOW),
+        # Some do not fit: columns write them, as numbers.
+        (st.tuples(st.integers(0, 1), st.sampled_from([3, True])), _TIME_WINDOW),
+        (st.tuples(st.text(), st.none() | st.booleans()), Types.TUPLE([Types.STRING(), Types.BOOLEAN()])),
+        (st.binary(), Types.PRIMITIVE_ARRAY(Types.BYTE())),
+        (_longs, Types.LONG()),
+        (st.tuples(_longs, st.text()), None),
+    ]
+)
+
+
+@given(key_columns, divisible.filter(lambda state: state[0] is not StateKind.LIST), stored_windows, st.data())
+def test_values_by_window_that_are_encoded_together_are_maps_that_are_encoded_alone(
+    column: list[Any], state: tuple[StateKind, Any, Any], windows: Any, data: st.DataObject
+) -> None:
+    _, value_type, one = state
+    stored, window_type = windows
+    # A window may come in several pieces, and a piece may be empty.
+    ends = sorted(data.draw(st.lists(st.integers(0, len(column)), max_size=4)))
+    counts = [end - start for start, end in pairwise([0, *ends, len(column)])]
+    size = len(column)
+    by_window = ValuesByWindow(
+        data.draw(st.lists(stored, min_size=len(counts), max_size=len(counts))),
+        counts,
+        data.draw(st.lists(one, min_size=size, max_size=size)),
+    )
+    of_state = form("w", StateKind.MAP, value_type, map_key=window_type)
+    maps = by_window.maps()
+    assert [len(each) for each in maps] == [1] * size
+    assert encoded(of_state, divided_runs(of_state, 0, column, by_window, 7)) == encoded(
+        of_state, split_runs(column, maps)
+    )
+
+
+def test_a_window_that_does_not_fit_is_named() -> None:
+    of_state = form("w", StateKind.MAP, Types.LONG(), map_key=_TIME_WINDOW)
+    by_window = ValuesByWindow([(1, 2), (1, "x")], [1, 1], [3, 4])
+    with pytest.raises(StateSerializationError, match=r"'w'.*'x'"):
+        list(divided_runs(of_state, 0, [1, 2], by_window, 128))
+
+
 def split_runs(column: list[Any], values: list[Any]) -> list[Run]:
     return [Run(0, group, own, contents) for group, (own, contents) in split_by_key_group(column, 7, values)]
 
@@ -189,19 +235,29 @@ def encoded(of_state: StateForm, runs: Iterable[Run]) -> list[Any]:
 
 
 def test_more_entries_than_a_part_has_are_encoded_run_by_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(key_group_form, "MAX_PART", 2)
+    monkeypatch.setattr(dividing, "MAX_PART", 2)
     of_state = form("s", StateKind.VALUE, Types.LONG())
     runs = list(divided_runs(of_state, 0, [1, 2, 3], [4, 5, 6], 1))
     assert runs == [Run(0, 0, [1, 2, 3], [4, 5, 6])]
 
 
+def test_more_entries_of_windows_than_a_part_has_are_maps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dividing, "MAX_PART", 2)
+    of_state = form("w", StateKind.MAP, Types.LONG(), map_key=_TIME_WINDOW)
+    by_window = ValuesByWindow([(0, 5), (5, 9)], [2, 1], [4, 5, 6])
+    runs = list(divided_runs(of_state, 0, [1, 2, 3], by_window, 1))
+    assert runs == [Run(0, 0, [1, 2, 3], [{(0, 5): 4}, {(0, 5): 5}, {(5, 9): 6}])]
+
+
 @pytest.mark.parametrize("text", [False, True])
-@pytest.mark.parametrize("kind", [StateKind.VALUE, StateKind.LIST, StateKind.TIMERS])
+@pytest.mark.parametrize("kind", [StateKind.VALUE, StateKind.LIST, StateKind.MAP, StateKind.TIMERS])
 def test_the_lists_of_a_piece_are_gone_when_its_first_run_is_there(kind: StateKind, text: bool) -> None:
     size = 4321
     values: Any = [[number] if kind is StateKind.LIST else number for number in range(size)]
     if kind is StateKind.TIMERS:
         values = TimerValues(np.arange(size, dtype=np.int64), values)
+    if kind is StateKind.MAP:
+        values = ValuesByWindow([(0, 5), (5, 9)], [size - 1, 1], values)
     column = list(map(str, range(size))) if text else list(range(size))
     runs = divided_runs(form("s", kind), 0, column, values, 7)
     del column, values
