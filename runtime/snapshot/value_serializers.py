@@ -12,6 +12,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
 
 from yarrow.common.typed_dict import TypedDictTypeInfo
 from yarrow.common.typeinfo import BasicTypeInfo, PickledBytesTypeInfo, TypeInformation
@@ -55,10 +57,12 @@ class ValueSerializer(Protocol):
         """Encodes each run of values, as `dump_values` does for the run alone. No run is empty."""
         ...
 
-    def dump_places(self, values: Sequence[Any], places: Sequence[int], runs: Sequence[slice]) -> list[bytes]:
+    def dump_places(
+        self, values: Sequence[Any], places: npt.NDArray[np.intp], runs: Sequence[slice]
+    ) -> list[bytes]:
         """Encodes the values at the places of each run, as `dump_values` does for the run alone.
 
-        For few values at many places. No run is empty.
+        For few values at many places (`places`: shape (entries,)). No run is empty.
         """
         ...
 
@@ -222,11 +226,13 @@ class TypedValues:
                 raise self._misfit(error) from error
         return [self.dump_values(values[run]) for run in runs]
 
-    def dump_places(self, values: Sequence[Any], places: Sequence[int], runs: Sequence[slice]) -> list[bytes]:
+    def dump_places(
+        self, values: Sequence[Any], places: npt.NDArray[np.intp], runs: Sequence[slice]
+    ) -> list[bytes]:
         """See ValueSerializer."""
         rows = self._rows
         found = rows.dump_places(values, places, runs) if isinstance(rows, TupleRows) else None
-        return self.dump_runs([values[at] for at in places], runs) if found is None else found
+        return self.dump_runs([values[at] for at in places.tolist()], runs) if found is None else found
 
     def _misfit(self, error: Exception) -> StateSerializationError:
         return StateSerializationError(
@@ -312,9 +318,11 @@ class PlainValues:
             return [of_length[_length(run)] for run in runs]
         return [self.dump_values(values[run]) for run in runs]
 
-    def dump_places(self, values: Sequence[Any], places: Sequence[int], runs: Sequence[slice]) -> list[bytes]:
+    def dump_places(
+        self, values: Sequence[Any], places: npt.NDArray[np.intp], runs: Sequence[slice]
+    ) -> list[bytes]:
         """See ValueSerializer."""
-        return self.dump_runs([values[at] for at in places], runs)
+        return self.dump_runs([values[at] for at in places.tolist()], runs)
 
     def dump_value(self, value: Any) -> bytes:
         """See ValueSerializer."""

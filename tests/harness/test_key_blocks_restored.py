@@ -88,13 +88,22 @@ def _shown(text: str, time: Any) -> Any:
     return int(key), time + 1 - SIZE, time + 1, tuple(sorted(int(number) for _, number in pairs))
 
 
-@pytest.fixture(params=["small", "sparse", "as they are"])
+@pytest.fixture(params=["small", "sparse", "divided", "as they are"])
 def bounds(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Bounds of blocks: few keys make blocks with fronts, or all blocks are too sparse for fronts."""
+    """Bounds of blocks: few keys make blocks with fronts, turn apart, or all blocks are too sparse for fronts."""
+    if request.param == "divided":
+        turn_two_keys_at_once(monkeypatch)
     if request.param != "as they are":
-        monkeypatch.setattr(key_blocks, "_MOST_KEYS", 3)
+        monkeypatch.setattr(key_blocks, "_MOST_KEYS", 5 if request.param == "divided" else 3)
         monkeypatch.setattr(key_blocks, "_LEAST_KEYS", 1)
         monkeypatch.setattr(key_blocks, "_PLACES_A_VALUE", 0 if request.param == "sparse" else 100)
+
+
+def turn_two_keys_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Larger blocks are divided before they turn."""
+    monkeypatch.setattr(key_blocks, "_LEAST_KEYS", 1)
+    monkeypatch.setattr(key_blocks, "_PLACES_A_VALUE", 100)
+    monkeypatch.setattr(key_blocks, "_LOOKUPS_A_TURN", 2 * SIZE // SLIDE)
 
 
 rows_of = st.lists(st.tuples(st.sampled_from(KEYS), st.integers(-10, 45)), min_size=1, max_size=12)
@@ -140,12 +149,32 @@ def test_rows_at_each_slice_and_behind_windows_are_the_model(gap: int, lateness:
     compare_with_the_model(BlocksModel(lateness), BlocksJob(lateness), steps, "hashmap")
 
 
+def test_few_keys_turn_at_once_and_stand_in_one_block_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    turn_two_keys_at_once(monkeypatch)
+    job = BlocksJob(0)
+    job.start(1, "hashmap")
+    (operator,) = windowing(job)
+    sizes: list[int] = []
+    for time in range(0, 40, SLIDE):
+        job.push([(key, time) for key in KEYS], [time] * len(KEYS))
+        operator.on_watermark(time + 1)
+        while operator.event_timers_due:
+            # A deadline that has passed: one block fires in each piece of work.
+            sizes += [len(results) for results, _ in operator.fire_event_timers(0.0)]
+    # A new front has two slices behind its first window. One window more has the back alone, and then keys turn.
+    assert sizes[:17] == [7, 7, 7, *[2, 2, 2, 1, 7, 7, 7] * 2]
+    assert len({id(block) for block in operator._blocks._by_key.values()}) == 1
+
+
+@pytest.mark.parametrize("divided", [False, True])
 @pytest.mark.parametrize("options", [CANONICAL, OWN], ids=["canonical", "native"])
 def test_a_cut_between_any_two_blocks_of_windows_that_fire_loses_and_doubles_nothing(
-    options: CheckpointOptions, monkeypatch: pytest.MonkeyPatch
+    options: CheckpointOptions, divided: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(key_blocks, "_MOST_KEYS", 2)
+    monkeypatch.setattr(key_blocks, "_MOST_KEYS", 5 if divided else 2)
     monkeypatch.setattr(key_blocks, "_LEAST_KEYS", 1)
+    if divided:
+        turn_two_keys_at_once(monkeypatch)
     model, job = BlocksModel(0), BlocksJob(0)
     job.start(1, "hashmap")
     found: Counter[Any] = Counter()

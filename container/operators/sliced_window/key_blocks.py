@@ -21,8 +21,8 @@ from yarrow.runtime.data.keys import canonicalize
 
 #: Most keys of a block, which fire between two looks at the clock.
 _MOST_KEYS: Final = 512
-#: Most values that a block looks up when it turns, in one piece of work: its keys times the slices of a window. A block
-#: has at least _LEAST_KEYS all the same.
+#: Most values that keys of a block look up when they turn, in one piece of work: keys times the slices of a window. At
+#: least _LEAST_KEYS turn together all the same.
 _LOOKUPS_A_TURN: Final = 150_000
 #: Least keys of a block that turns. With fewer, work for the block as a whole costs more than the columns save.
 _LEAST_KEYS: Final = 16
@@ -63,6 +63,17 @@ class KeyBlock:
         for _, values in self.fronts:
             values += nothing
 
+    def can_take(self, other: KeyBlock) -> bool:
+        """True if the keys of another block have the border of this one, and columns of the same slices."""
+        starts = [[start for start, _ in block.fronts] for block in (self, other)]
+        return self.border == other.border and starts[0] == starts[1]
+
+    def take(self, other: KeyBlock) -> None:
+        """Adds the keys of another block, where `can_take` is true and both stand at the same window."""
+        self.keys, self.backs = self.keys + other.keys, self.backs + other.backs
+        for (_, values), (_, others) in zip(self.fronts, other.fronts, strict=True):
+            values += others
+
     def clear(self, places: Sequence[int]) -> None:
         """The keys at these places leave."""
         self.keys, self.backs = self.keys.copy(), self.backs.copy()
@@ -81,7 +92,8 @@ class KeyBlocks:
         `slices`: how many slices a window has.
         """
         self._stacks = stacks
-        self._most_keys = min(_MOST_KEYS, max(_LEAST_KEYS, _LOOKUPS_A_TURN // slices))
+        #: Keys that turn in one piece of work.
+        self._turn_at_once = max(_LEAST_KEYS, _LOOKUPS_A_TURN // slices)
         #: The block of each key.
         self._by_key: dict[Any, KeyBlock] = {}
         #: The blocks by the end of the window where they stand.
@@ -110,6 +122,9 @@ class KeyBlocks:
         if not blocks:
             return None
         block = blocks.popleft()
+        if block.border < window.start and len(block.keys) > self._turn_at_once:
+            block, rest = self._split(block)
+            blocks.appendleft(rest)
         if not blocks:
             del self._standing[window.end]
         return block
@@ -178,8 +193,26 @@ class KeyBlocks:
         if fronts[-1].start < following.start:
             fronts.pop()
         block.keys, block.backs, block.border, block.fronts = keys, [None] * len(keys), window.end, fronts
-        self._move(block, following)
+        self._join(block, following)
         return Fired(keys, values, [], [])
+
+    def _split(self, block: KeyBlock) -> tuple[KeyBlock, KeyBlock]:
+        """Divides a block whose front has left, so that no more keys than allowed turn at once."""
+        at = self._turn_at_once
+        first = KeyBlock(block.window, block.keys[:at], block.border, block.backs[:at])
+        block.keys, block.backs = block.keys[at:], block.backs[at:]
+        self._by_key.update((key, first) for key in first.keys if key is not _GONE)
+        return first, block
+
+    def _join(self, block: KeyBlock, window: TimeWindow) -> None:
+        """Moves a block that has turned to a window, into one that has turned before it if that has room."""
+        blocks = self._standing.get(window.end)
+        last = blocks[-1] if blocks else None
+        if last is None or len(last.keys) + len(block.keys) > _MOST_KEYS or not last.can_take(block):
+            self._move(block, window)
+            return
+        last.take(block)
+        self._by_key.update(dict.fromkeys(block.keys, last))
 
     def _add_without_front(self, window: TimeWindow, keys: list[Any], stacks: list[Stacks]) -> None:
         border = min(border for _, border, _ in stacks)
@@ -187,7 +220,7 @@ class KeyBlocks:
         blocks = self._standing.setdefault(window.end, deque())
         last = blocks[-1] if blocks else None
         # A key has no content before its border. So a border before it says the same.
-        if last is None or len(last.keys) + len(keys) > self._most_keys or last.border > border:
+        if last is None or len(last.keys) + len(keys) > _MOST_KEYS or last.border > border:
             last = KeyBlock(window, keys, border, backs)
             blocks.append(last)
         else:

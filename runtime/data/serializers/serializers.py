@@ -13,6 +13,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
 
 from yarrow.common.typeinfo import (
     BasicArrayTypeInfo,
@@ -185,11 +187,11 @@ class TupleRows:
         return self._columns.dump_rows(rows) if data is None else data
 
     def dump_places(
-        self, rows: Sequence[Any], places: Sequence[int], runs: Sequence[slice]
+        self, rows: Sequence[Any], places: npt.NDArray[np.intp], runs: Sequence[slice]
     ) -> list[bytes] | None:
         """The encoding of the rows at the places of each run, as `dump_rows` gives it for the run alone.
 
-        None if some row does not allow MessagePack. No run is empty.
+        None if some row does not allow MessagePack. `places`: shape (entries,). No run is empty.
         """
         return self._message.dump_places(rows, places, runs)
 

@@ -139,7 +139,7 @@ def _contents_by_window(
     """What `dump_contents` gives of each run of maps of one window."""
     assert form.map_key is not None
     windows = shown_map_keys(content.windows, declared_type(form.map_key.config()))
-    places = np.repeat(np.arange(len(windows)), content.counts)[order].tolist()
+    places = np.repeat(np.arange(len(windows)), content.counts)[order]
     keys = form.map_key.dump_places(windows, places, runs)
     values = form.value.dump_runs(objects_of(content.values)[order].tolist(), runs)
     contents = []
