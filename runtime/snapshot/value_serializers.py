@@ -62,7 +62,7 @@ class ValueSerializer(Protocol):
     ) -> list[bytes]:
         """Encodes the values at the places of each run, as `dump_values` does for the run alone.
 
-        For few values at many places (`places`: shape (entries,)). No run is empty.
+        For few values at many places (`places`: dtype intp, shape (entries,)). No run is empty.
         """
         ...
 
@@ -229,7 +229,7 @@ class TypedValues:
     def dump_places(
         self, values: Sequence[Any], places: npt.NDArray[np.intp], runs: Sequence[slice]
     ) -> list[bytes]:
-        """See ValueSerializer."""
+        """See ValueSerializer. `places`: dtype intp, shape (entries,)."""
         rows = self._rows
         found = rows.dump_places(values, places, runs) if isinstance(rows, TupleRows) else None
         return self.dump_runs([values[at] for at in places.tolist()], runs) if found is None else found
@@ -321,7 +321,7 @@ class PlainValues:
     def dump_places(
         self, values: Sequence[Any], places: npt.NDArray[np.intp], runs: Sequence[slice]
     ) -> list[bytes]:
-        """See ValueSerializer."""
+        """See ValueSerializer. `places`: dtype intp, shape (entries,)."""
         return self.dump_runs([values[at] for at in places.tolist()], runs)
 
     def dump_value(self, value: Any) -> bytes:

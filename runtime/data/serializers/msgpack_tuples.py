@@ -145,7 +145,7 @@ class MessagePackForm:
     ) -> list[bytes] | None:
         """The encoding of the rows at the places of each run, as `dump` gives it for the run alone.
 
-        None if some row has none. `places`: shape (entries,).
+        None if some row has none. `places`: dtype intp, shape (entries,).
         """
         parts = []
         for row in rows:

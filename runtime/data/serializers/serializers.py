@@ -191,7 +191,7 @@ class TupleRows:
     ) -> list[bytes] | None:
         """The encoding of the rows at the places of each run, as `dump_rows` gives it for the run alone.
 
-        None if some row does not allow MessagePack. `places`: shape (entries,). No run is empty.
+        None if some row does not allow MessagePack. `places`: dtype intp, shape (entries,). No run is empty.
         """
         return self._message.dump_places(rows, places, runs)
 
