@@ -20,8 +20,8 @@ from yarrow.container.state.frozen_shard import PIECE
 from yarrow.container.state.state_registration import StateRegistration
 from yarrow.container.state.timers import FrozenTimers
 from yarrow.runtime.snapshot.handles import StateKind
+from yarrow.runtime.snapshot.key_group_form import Contents, TimerValues
 from yarrow.runtime.snapshot.restored_state import RestoredKeyedState
-from yarrow.runtime.snapshot.writing.divided_runs import Contents, TimerValues
 
 
 class FrozenSection(msgspec.Struct, frozen=True):

@@ -26,11 +26,18 @@ from yarrow.container.state.ttl import TimeToLive
 from yarrow.container.state.value_table import MISSING
 from yarrow.runtime.snapshot.errors import writing_states
 from yarrow.runtime.snapshot.handles import KeyedStateHandle, KeyGroupsSnapshot, StateKind, StateMetaInfo
-from yarrow.runtime.snapshot.key_group_form import EncodedRun, Run, StateForm, write_key_groups
+from yarrow.runtime.snapshot.key_group_form import (
+    Contents,
+    EncodedRun,
+    Run,
+    StateForm,
+    ValuesByWindow,
+    divided_runs,
+    write_key_groups,
+)
 from yarrow.runtime.snapshot.key_types import KeyEvidence
 from yarrow.runtime.snapshot.output import SnapshotOutput
 from yarrow.runtime.snapshot.value_serializers import value_serializer
-from yarrow.runtime.snapshot.writing.divided_runs import Contents, ValuesByWindow, divided_runs
 
 #: Keys and contents of a table.
 Entries = tuple[list[Any], list[Any]]

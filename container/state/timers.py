@@ -23,7 +23,7 @@ from yarrow.runtime.common.clock import Clock
 from yarrow.runtime.common.errors import UnsupportedFeatureError
 from yarrow.runtime.data.elements import MAX_TIMESTAMP, MIN_TIMESTAMP
 from yarrow.runtime.data.keys import canonicalize, encode_key
-from yarrow.runtime.snapshot.writing.divided_runs import TimerValues
+from yarrow.runtime.snapshot.key_group_form import TimerValues
 
 #: A timer of one timestamp: its canonical key, or (_NAMESPACED, canonical key, namespace).
 _Entry = Any

@@ -25,6 +25,7 @@ from yarrow.runtime.data.vectorized_hashes import mix64_array
 INT64: Final = 1
 TEXT: Final = 2
 ENCODED: Final = 3
+_INT64_BYTES: Final = 8
 
 #: The key group of each key: uint16, shape (keys,).
 Groups = npt.NDArray[np.uint16]
@@ -123,6 +124,20 @@ def dump_keys(keys: Sequence[Any]) -> tuple[int, bytes]:
         except UnicodeEncodeError:
             pass
     return ENCODED, b"".join(map(encode_key, keys))
+
+
+def key_runs(column: Numbers | Objects, runs: Sequence[slice]) -> Iterator[tuple[Any, int, bytes]]:
+    """The first key of each run, the form of its keys and their bytes.
+
+    `column`: the keys by key group, shape (keys,); int64 if all are ints of 64 bits, else dtype object.
+    """
+    if column.dtype == np.object_:
+        for run in runs:
+            yield column[run.start], *dump_keys(column[run].tolist())
+        return
+    packed, firsts = column.tobytes(), column[[run.start for run in runs]].tolist()
+    for first, run in zip(firsts, runs, strict=True):
+        yield first, INT64, packed[run.start * _INT64_BYTES : run.stop * _INT64_BYTES]
 
 
 def load_keys(form: int, data: memoryview, count: int) -> list[Any]:

@@ -14,12 +14,21 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from yarrow.runtime.data.key_groups import KeyGroupRange
 from yarrow.runtime.data.map_keys import map_keys, shown_map_keys
 from yarrow.runtime.snapshot.errors import SnapshotFormatError
 from yarrow.runtime.snapshot.handles import StateKind, StateMetaInfo
-from yarrow.runtime.snapshot.key_columns import dump_keys, load_keys
+from yarrow.runtime.snapshot.key_columns import (
+    dump_keys,
+    key_groups_of_column,
+    key_runs,
+    load_keys,
+    numbers_of,
+    objects_of,
+    order_by_key_group,
+)
 from yarrow.runtime.snapshot.value_serializers import ValueSerializer, declared_type
 
 MAGIC: Final = b"YKGS"
@@ -32,6 +41,8 @@ _END: Final = struct.Struct("<BQ")
 _END_MARK: Final = 0x45
 _LENGTH: Final = struct.Struct("<Q")
 _COUNT: Final = struct.Struct("<I")
+#: The length of a map of one entry.
+_ONE_EACH: Final = struct.pack("<I", 1)
 
 #: Most entries of a run, and most values of one serializer call: each call holds the interpreter.
 MAX_RUN: Final = 50_000
@@ -71,6 +82,33 @@ class EncodedRun(NamedTuple):
     key_form: int
     keys: bytes | memoryview
     values: bytes | memoryview
+
+
+class TimerValues(NamedTuple):
+    """Times and namespaces of timers, whose keys stand beside them."""
+
+    #: Milliseconds: int64, shape (timers,).
+    times: npt.NDArray[np.int64]
+    #: None = no timer has a namespace.
+    namespaces: Sequence[Any] | None
+
+
+class ValuesByWindow(NamedTuple):
+    """The values of keys in windows, whose keys stand beside them: for a map state, each is a map of one window."""
+
+    #: What each window is stored as, and how many of the values it has, one window after the other.
+    windows: list[Any]
+    counts: list[int]
+    values: list[Any]
+
+    def maps(self) -> list[dict[Any, Any]]:
+        """The same as contents of a map state."""
+        windows = np.repeat(objects_of(self.windows), self.counts)
+        return [{window: value} for window, value in zip(windows, self.values, strict=True)]
+
+
+#: The values of keys.
+Contents = Sequence[Any] | TimerValues | ValuesByWindow
 
 
 class Run(NamedTuple):
@@ -114,6 +152,75 @@ def encode_run(form: StateForm, run: Run) -> Iterator[EncodedRun]:
         yield EncodedRun(
             run.state, run.key_group, len(keys), key_form, key_bytes, dump_contents(form, values)
         )
+
+
+def divided_runs(
+    form: StateForm, state: int, keys: Sequence[Any], values: Contents, max_parallelism: int
+) -> Iterator[Run]:
+    """Divides canonical keys and their values by key group.
+
+    Up to MAX_PART keys and their values are encoded together where the state allows it. Raises the errors of the
+    serializers.
+    """
+    if isinstance(values, ValuesByWindow) and len(keys) > MAX_PART:
+        values = values.maps()
+    numbers = numbers_of(keys)
+    order, places = order_by_key_group(key_groups_of_column(keys, numbers, max_parallelism))
+    runs = [run for _, run in places]
+    if isinstance(values, TimerValues):
+        contents = _timer_contents(form, values, order, runs)
+    elif isinstance(values, ValuesByWindow):
+        contents = _contents_by_window(form, values, order, runs)
+    elif form.kind not in KINDS_OF_ONE_VALUE or form.ttl or len(keys) > MAX_PART:
+        ordered_keys, ordered_values = objects_of(keys)[order], objects_of(values)[order]
+        # Garbage collections would walk the lists until the last run is written.
+        del keys, values
+        for group, run in places:
+            yield Run(state, group, ordered_keys[run].tolist(), ordered_values[run].tolist())
+        return
+    else:
+        ordered = objects_of(values)[order].tolist()
+        contents = list(map(contents_of_part, form.value.dump_runs(ordered, runs)))
+        del ordered
+    column = (objects_of(keys) if numbers is None else numbers)[order]
+    del keys, values
+    encoded_keys = key_runs(column, runs)
+    for (group, run), (first, key_form, data), content in zip(places, encoded_keys, contents, strict=True):
+        encoded = EncodedRun(state, group, run.stop - run.start, key_form, data, content)
+        yield Run(state, group, (first,), (), encoded)
+
+
+def _timer_contents(
+    form: StateForm, timers: TimerValues, order: npt.NDArray[np.intp], runs: Sequence[slice]
+) -> list[bytes]:
+    """What `dump_contents` gives of each run of timers."""
+    times = timers.times[order]
+    namespaces = [None] * len(times)
+    if timers.namespaces is not None:
+        namespaces = objects_of(timers.namespaces)[order].tolist()
+    parts = form.value.dump_runs(namespaces, runs)
+    stamps = [times[run].tobytes() for run in runs]
+    return [
+        b"".join((_LENGTH.pack(len(stamp)), stamp, contents_of_part(part)))
+        for stamp, part in zip(stamps, parts, strict=True)
+    ]
+
+
+def _contents_by_window(
+    form: StateForm, content: ValuesByWindow, order: npt.NDArray[np.intp], runs: Sequence[slice]
+) -> list[bytes]:
+    """What `dump_contents` gives of each run of maps of one window."""
+    assert form.map_key is not None
+    windows = shown_map_keys(content.windows, declared_type(form.map_key.config()))
+    places = np.repeat(np.arange(len(windows)), content.counts)[order]
+    keys = form.map_key.dump_places(windows, places, runs)
+    values = form.value.dump_runs(objects_of(content.values)[order].tolist(), runs)
+    contents = []
+    for run, own_keys, own_values in zip(runs, keys, values, strict=True):
+        lengths = _ONE_EACH * (run.stop - run.start)
+        parts = _LENGTH.pack(len(lengths)), lengths, contents_of_part(own_keys), contents_of_part(own_values)
+        contents.append(b"".join(parts))
+    return contents
 
 
 def _pieces(run: EncodedRun) -> Iterator[bytes]:

@@ -20,8 +20,7 @@ from yarrow.runtime.data.key_groups import KeyGroupRange
 from yarrow.runtime.data.keys import decode_key_from
 from yarrow.runtime.data.map_keys import map_key
 from yarrow.runtime.snapshot.handles import StateKind
-from yarrow.runtime.snapshot.key_group_form import Run, StateForm
-from yarrow.runtime.snapshot.writing.divided_runs import divided_runs
+from yarrow.runtime.snapshot.key_group_form import Run, StateForm, divided_runs
 
 #: Entries that are read before a piece is returned.
 _PIECE: Final = 10_000

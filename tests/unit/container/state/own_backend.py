@@ -20,10 +20,9 @@ from yarrow.runtime.data.checkpoint_options import CheckpointOptions
 from yarrow.runtime.data.keys import canonicalize
 from yarrow.runtime.data.map_keys import map_key, shown_map_key
 from yarrow.runtime.snapshot.handles import KeyedStateHandle, KeyGroupsSnapshot
-from yarrow.runtime.snapshot.key_group_form import Run, StateForm, write_key_groups
+from yarrow.runtime.snapshot.key_group_form import Run, StateForm, divided_runs, write_key_groups
 from yarrow.runtime.snapshot.output import SnapshotOutput
 from yarrow.runtime.snapshot.restored_state import RestoredKeyedState
-from yarrow.runtime.snapshot.writing.divided_runs import divided_runs
 
 Content = dict[Any, bytes]
 

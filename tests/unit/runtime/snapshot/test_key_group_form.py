@@ -34,14 +34,15 @@ from yarrow.runtime.snapshot.key_columns import dump_keys, key_groups_of, load_k
 from yarrow.runtime.snapshot.key_group_form import (
     Run,
     StateForm,
+    TimerValues,
+    ValuesByWindow,
+    divided_runs,
     encode_run,
     encoded_runs,
     write_key_groups,
 )
 from yarrow.runtime.snapshot.restored_state import RestoredKeyedState
 from yarrow.runtime.snapshot.value_serializers import value_serializer
-from yarrow.runtime.snapshot.writing import divided_runs as dividing
-from yarrow.runtime.snapshot.writing.divided_runs import TimerValues, ValuesByWindow, divided_runs
 
 MAX_PARALLELISM = 128
 ALL = KeyGroupRange(0, MAX_PARALLELISM - 1)
@@ -235,14 +236,14 @@ def encoded(of_state: StateForm, runs: Iterable[Run]) -> list[Any]:
 
 
 def test_more_entries_than_a_part_has_are_encoded_run_by_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dividing, "MAX_PART", 2)
+    monkeypatch.setattr(key_group_form, "MAX_PART", 2)
     of_state = form("s", StateKind.VALUE, Types.LONG())
     runs = list(divided_runs(of_state, 0, [1, 2, 3], [4, 5, 6], 1))
     assert runs == [Run(0, 0, [1, 2, 3], [4, 5, 6])]
 
 
 def test_more_entries_of_windows_than_a_part_has_are_maps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dividing, "MAX_PART", 2)
+    monkeypatch.setattr(key_group_form, "MAX_PART", 2)
     of_state = form("w", StateKind.MAP, Types.LONG(), map_key=_TIME_WINDOW)
     by_window = ValuesByWindow([(0, 5), (5, 9)], [2, 1], [4, 5, 6])
     runs = list(divided_runs(of_state, 0, [1, 2, 3], by_window, 1))
