@@ -159,7 +159,8 @@ def divided_runs(
 ) -> Iterator[Run]:
     """Divides canonical keys and their values by key group.
 
-    Up to MAX_PART keys and their values are encoded together where the state allows it. Raises the errors of the
+    To encode runs of some hundred entries one by one costs more than their entries do. So up to MAX_PART keys and their
+    values are encoded together where the state allows it, and their bytes are divided. Raises the errors of the
     serializers.
     """
     if isinstance(values, ValuesByWindow) and len(keys) > MAX_PART:
