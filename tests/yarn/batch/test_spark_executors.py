@@ -20,6 +20,7 @@ from tests.yarn.batch.bounded_jobs import (
     BROKEN_BATCH,
     CONFIGURATION_ON_YARN,
     MASTER,
+    ROWS,
     Application,
     Output,
     bounded_session,
@@ -35,7 +36,8 @@ from yarrow.testing.transactional_files import CommittedFiles
 
 ROOT = f"/yarrow-executors-{os.getpid()}"
 EXECUTOR = "YarnCoarseGrainedExecutorBackend"
-#: Sums by key into a folder. The first task of the map stage, or of the stage that writes, waits for a file.
+#: Sums by key into a folder. The first task of the map stage, or of the stage that writes, waits for a file. Or the
+#: second commit does, when all committables are stored and one is committed.
 SUMS_BY_STAGE = """
 import os, sys, time
 from yarrow.datastream import RuntimeExecutionMode, StreamExecutionEnvironment
@@ -61,11 +63,17 @@ def between(row):
         wait()
     return row
 
+class WaitingFiles(TransactionalFiles):
+    def commit(self, transaction):
+        if stage == "commit" and os.path.exists(os.path.join(folder, "commits")):
+            wait()
+        super().commit(transaction)
+
 env = StreamExecutionEnvironment.get_execution_environment()
 env.set_parallelism(2)
 env.set_runtime_mode(RuntimeExecutionMode.BATCH)
 sums = env.from_sequence(1, 1000).map(mapped).key_by(lambda row: row[0]).reduce(lambda a, b: (a[0], a[1] + b[1]))
-sums.map(between).sink_to(TransactionalFiles(folder))
+sums.map(between).sink_to(WaitingFiles(folder))
 env.execute("sums")
 """
 
@@ -255,6 +263,24 @@ def test_a_killed_driver_takes_its_application_with_it_and_the_next_has_another(
     assert living(session.yarrow.hadoop, session.id) == [job.spark] != [former]
     job.finishes_exactly()
     until_spark_is_gone(session.yarrow, session.id)
+
+
+@pytest.mark.soak
+def test_a_driver_that_is_killed_while_it_commits_is_followed_by_one_that_commits_without_executors(
+    session: Application, output: Output
+) -> None:
+    # Too late to fail: a part of the output may be visible.
+    job = BoundedJob(session, output, "commit", "-Drestart-strategy.type=none")
+    job.until_it_waits()
+    (driver,) = session.drivers()
+    assert job.worker == driver and len(CommittedFiles(output.folder).rows()) < len(ROWS)
+    output.forget_waiting()
+    os.kill(driver, signal.SIGKILL)
+    job.until_it_waits()
+    until_spark_is_gone(session.yarrow, session.id)
+    assert session.get(f"/jobs/{job.id}")["spark-master"] == "local[1]"
+    job.finishes_exactly()
+    session.until_driver_is_gone()
 
 
 def test_a_cancelled_job_ends_its_application_and_commits_nothing(
