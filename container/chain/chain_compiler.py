@@ -137,8 +137,13 @@ class ChainCompiler:
         return functools.partial(self._emit_to, code, operator, side_output)
 
     def _emit_tagged(self, code: CodeWriter, operator: int, value: str, timestamp: str | None) -> None:
-        tag = code.bind_as("OutputTag", OutputTag)
-        condition = f"{value}.__class__ is tuple and len({value}) == 2 and {value}[0].__class__ is {tag}"
+        made = code.made_tuples.get(value)
+        if made is not None and len(made) != 2:
+            self._emit_to(code, operator, None, value, timestamp)
+            return
+        condition = f"{value}[0].__class__ is {code.bind_as('OutputTag', OutputTag)}"
+        if made is None:
+            condition = f"{value}.__class__ is tuple and len({value}) == 2 and {condition}"
         with code.block(f"if {condition}:"):
             for side_output in self.side_outputs(operator):
                 expected = code.bind("tag", side_output)

@@ -92,6 +92,8 @@ def generate_only_result(
     found = inlined(function, len(arguments), yields=True)
     expression, call = _written(code, found, function, arguments)
     code.line(f"{result} = {expression}", call)
+    if (fields := tuple_fields(expression)) is not None:
+        code.made_tuples[result] = fields
 
 
 def generate_told(code: CodeWriter, error: str) -> None:

@@ -4,8 +4,10 @@ Owner: whoever has the bucket; pure. A bucket has one of two forms, and generate
 
 - By place, for an interval of one time. A key and a time are one place, which is looked up at once. So a row costs few
   reads of memory that is in no cache. A row stands as it came. Several of one place stand in a list, and so does a row
-  that is a list or None.
+  that is a list.
 - By key, for other intervals: a list of times and rows in turn, as they came.
+
+A bucket has a number: the quotient of its times and its length.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from yarrow.container.operators.join.side_rows import Entry
+from yarrow.runtime.data.keys import canonicalize
 from yarrow.runtime.snapshot.key_columns import Numbers, numbers_of
 
 _TIME: Final = itemgetter(0)
@@ -35,9 +38,14 @@ class FineColumns(NamedTuple):
     rows: list[Any]
 
 
-def place_of(key: Any, offset: int, length: int) -> Any:
-    """The place of a canonical key at an offset from the start of a bucket of `length` milliseconds."""
-    return key * length + offset if key.__class__ is int else (key, offset)
+def place_of(key: Any, time: int, length: int) -> Any:
+    """The place of a canonical key at a time, in the time's bucket of `length` milliseconds."""
+    return key * length + time if key.__class__ is int else (key, time % length)
+
+
+def place_of_any(key: Any, time: int, length: int) -> Any:
+    """The place of a key that need not be canonical."""
+    return place_of(canonicalize(key), time, length)
 
 
 def timed_entries(found: list[Any]) -> list[Entry]:
@@ -55,7 +63,7 @@ def copy_of(rows: Rows, *, has_lists: bool) -> Rows:
     return {at: found.copy() if found.__class__ is list else found for at, found in rows.items()}
 
 
-def columns_by_place(rows: Rows, start: int, length: int, *, has_lists: bool) -> FineColumns:
+def columns_by_place(rows: Rows, number: int, length: int, *, has_lists: bool) -> FineColumns:
     """The rows of a bucket by place. `has_lists`: it may have lists."""
     places, found = list(rows), list(rows.values())
     if has_lists:
@@ -64,9 +72,11 @@ def columns_by_place(rows: Rows, start: int, length: int, *, has_lists: bool) ->
         found = list(chain.from_iterable(lists))
     numbers = numbers_of(places)
     if numbers is not None:
-        keys = numbers // length
-        return FineColumns(keys, numbers - keys * length + start, found)
-    pairs = [divmod(place, length) if place.__class__ is int else place for place in places]
+        # A place is key * length + number * length + offset.
+        keys = numbers // length - number
+        return FineColumns(keys, numbers - keys * length, found)
+    start = number * length
+    pairs = [divmod(place - start, length) if place.__class__ is int else place for place in places]
     times = np.array([offset for _, offset in pairs], dtype=np.int64) + start
     return FineColumns([key for key, _ in pairs], times, found)
 

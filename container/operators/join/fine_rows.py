@@ -50,6 +50,11 @@ class FineForm(NamedTuple):
     #: The type of rows is declared: a snapshot may get lists of tuples as columns.
     typed: bool
 
+    def stored_start(self, number: int) -> int:
+        """The start of the stored bucket in which a fine bucket lies."""
+        start = number * self.length
+        return start - start % self.stored_length
+
 
 class FineRows:
     """The rows of one side."""
@@ -61,12 +66,12 @@ class FineRows:
         """
         self._form = form
         self._size = size
-        #: The buckets that generated code may read and change, by their start. The others wait for `look`.
+        #: The buckets that generated code may read and change, by their number. The others wait for `look`.
         self.live: dict[int, Rows] = {}
         self._all: dict[int, Rows] = {}
-        #: Heap of the starts in `_all`.
-        self._starts: list[int] = []
-        #: By start: the rows of a bucket less its places or keys. A bucket by place without an entry has no list.
+        #: Heap of the numbers in `_all`.
+        self._numbers: list[int] = []
+        #: By number: the rows of a bucket less its places or keys. A bucket by place without an entry has no list.
         self.further: dict[int, int] = defaultdict(int)
         #: Cuts whose snapshots may be under way.
         self._cuts: list[ref[_FrozenRows]] = []
@@ -96,63 +101,62 @@ class FineRows:
         """True while `look` finds buckets that are not live. It changes only between chunks, and from true to false."""
         return len(self.live) < len(self._all)
 
-    def look(self, start: int) -> Rows | None:
-        """The bucket of a start, live from now on; None = there is none."""
-        found = self._all.get(start)
-        if found is not None and start not in self.live:
-            self._keep_for_snapshots(start, found)
-            self.live[start] = found
+    def look(self, number: int) -> Rows | None:
+        """The bucket of a number, live from now on; None = there is none."""
+        found = self._all.get(number)
+        if found is not None and number not in self.live:
+            self._keep_for_snapshots(number, found)
+            self.live[number] = found
         return found
 
-    def begin(self, start: int, row: Any) -> Rows:
-        """The bucket of a start that is not live, to which a row is added."""
-        found = self.look(start)
+    def begin(self, number: int, row: Any) -> Rows:
+        """The bucket of a number that is not live, to which a row is added."""
+        found = self.look(number)
         if found is None:
-            found = self._all[start] = self.live[start] = {}
-            heappush(self._starts, start)
+            found = self._all[number] = self.live[number] = {}
+            heappush(self._numbers, number)
             self._size.sample(row)
         return found
 
     def add(self, key: Any, time: int, row: Any) -> None:
         """Adds a row, as generated code does."""
-        offset = time % self._form.length
-        start = time - offset
-        rows = self.live.get(start)
+        number = time // self._form.length
+        rows = self.live.get(number)
         if rows is None:
-            rows = self.begin(start, row)
+            rows = self.begin(number, row)
         if not self._form.by_place:
             at, added = key, [time, row]
         else:
-            at, added = place_of(key, offset, self._form.length), [row]
+            at, added = place_of(key, time, self._form.length), [row]
         if at not in rows:
             rows[at] = added
-            self.further[start] += 0
+            self.further[number] += 0
         elif rows[at].__class__ is list:
-            self.further[start] += 1
+            self.further[number] += 1
             rows[at] += added
         else:
-            self.further[start] += 1
+            self.further[number] += 1
             rows[at] = [rows[at], row]
 
-    def add_to_list(self, rows: Rows, start: int, place: Any, row: Any) -> None:
+    def add_to_list(self, rows: Rows, number: int, place: Any, row: Any) -> None:
         """Adds a row to a live bucket by place: the first one of its place, in a list."""
         # The entry says that there are lists.
-        self.further[start] += 0
+        self.further[number] += 0
         rows[place] = [row]
 
     # ------------------------------------------------------------------ buckets that end
 
     def has_until(self, position: int) -> bool:
         """True if there is a bucket whose last time is `position` or before it."""
-        return bool(self._starts) and self._starts[0] + self._form.length - 1 <= position
+        return bool(self._numbers) and (self._numbers[0] + 1) * self._form.length - 1 <= position
 
     def drop_until(self, position: int, deadline: float) -> bool:
         """Removes the buckets whose last time is `position` or before it; False if the deadline has come before."""
         while self.has_until(position):
-            start = heappop(self._starts)
-            del self._all[start]
-            self.live.pop(start, None)
-            self.further.pop(start, None)
+            number = heappop(self._numbers)
+            del self._all[number]
+            self.live.pop(number, None)
+            self.further.pop(number, None)
             if perf_counter() >= deadline:
                 return not self.has_until(position)
         return True
@@ -161,10 +165,10 @@ class FineRows:
 
     def spans(self) -> dict[int, int]:
         """The number of rows by the start of their stored bucket. Any thread; a step a fine bucket."""
-        length, further = self._form.stored_length, self.further
+        stored_start, further = self._form.stored_start, self.further
         found: dict[int, int] = defaultdict(int)
-        for start, rows in list(self._all.items()):
-            found[start - start % length] += len(rows) + further.get(start, 0)
+        for number, rows in list(self._all.items()):
+            found[stored_start(number)] += len(rows) + further.get(number, 0)
         return found
 
     @property
@@ -175,19 +179,19 @@ class FineRows:
     @property
     def oldest(self) -> int | None:
         """See CountsRows."""
-        first = self._starts[:1]
-        return first[0] - first[0] % self._form.stored_length if first else None
+        first = self._numbers[:1]
+        return self._form.stored_start(first[0]) if first else None
 
     # ------------------------------------------------------------------ stored
 
-    def _keep_for_snapshots(self, start: int, rows: Rows) -> None:
+    def _keep_for_snapshots(self, number: int, rows: Rows) -> None:
         """Copies a bucket that is about to change for the snapshots that have not read it."""
-        has_lists = not self._form.by_place or start in self.further
+        has_lists = not self._form.by_place or number in self.further
         copied: Rows | None = None
         for cut in self._cuts:
             frozen = cut()
             if frozen is not None:
-                copied = frozen.keep(start, rows, copied, has_lists=has_lists)
+                copied = frozen.keep(number, rows, copied, has_lists=has_lists)
 
     def freeze(self) -> Iterator[WindowContent[TimeWindow]]:
         """See StoredAtCut."""
@@ -206,55 +210,55 @@ class _FrozenRows:
     """
 
     def __init__(self, untouched: dict[int, Rows], form: FineForm, with_lists: frozenset[int]) -> None:
-        """`untouched`: all buckets by their start. `with_lists`: the starts of those by place that may have lists."""
+        """`untouched`: all buckets by their number. `with_lists`: the numbers of those by place that may have lists."""
         self._untouched = untouched
         self._with_lists = with_lists
-        self._starts = list(untouched)
+        self._numbers = list(untouched)
         self._form = form
         #: Copies that the task thread has made.
         self._kept: dict[int, Rows] = {}
         self._lock = Lock()
 
-    def keep(self, start: int, rows: Rows, copied: Rows | None, *, has_lists: bool) -> Rows | None:
+    def keep(self, number: int, rows: Rows, copied: Rows | None, *, has_lists: bool) -> Rows | None:
         """Copies a bucket before it changes, unless that is not necessary or another cut has a copy. Task thread."""
         with self._lock:
-            if self._untouched.pop(start, None) is not None:
+            if self._untouched.pop(number, None) is not None:
                 if copied is None:
                     copied = copy_of(rows, has_lists=has_lists)
-                self._kept[start] = copied
+                self._kept[number] = copied
         return copied
 
-    def _taken(self, start: int) -> FineColumns:
+    def _taken(self, number: int) -> FineColumns:
         """The rows of a bucket, which nobody needs any more. Snapshot thread."""
         by_place = self._form.by_place
-        has_lists = not by_place or start in self._with_lists
+        has_lists = not by_place or number in self._with_lists
         with self._lock:
-            untouched = self._untouched.pop(start, None)
-            rows = self._kept.pop(start) if untouched is None else copy_of(untouched, has_lists=has_lists)
+            untouched = self._untouched.pop(number, None)
+            rows = self._kept.pop(number) if untouched is None else copy_of(untouched, has_lists=has_lists)
         if by_place:
-            return columns_by_place(rows, start, self._form.length, has_lists=has_lists)
+            return columns_by_place(rows, number, self._form.length, has_lists=has_lists)
         return columns_by_key(rows)
 
     def by_window(self) -> Iterator[WindowContent[TimeWindow]]:
         """The rows by stored bucket and key. Snapshot thread."""
-        pacing, length = Pacing(), self._form.stored_length
+        pacing, form = Pacing(), self._form
         # The first bucket decides for all, since lists of both forms cannot be written together.
         as_columns: bool | None = None
-        self._starts.sort()
-        for stored, starts in groupby(self._starts, key=lambda start: start - start % length):
+        self._numbers.sort()
+        for stored, numbers in groupby(self._numbers, key=form.stored_start):
             parts = []
-            for start in starts:
-                parts.append(self._taken(start))
+            for number in numbers:
+                parts.append(self._taken(number))
                 pacing.step()
             keys, times, rows = joined_columns(parts)
             ids = keys if isinstance(keys, np.ndarray) else ids_of(keys)
             order = np.lexsort((times, ids))
             has_met = np.zeros(len(order), dtype=np.bool_)
             if as_columns is None:
-                as_columns = self._form.typed and len(order) >= _LEAST_ROWS * len(np.unique(ids))
+                as_columns = form.typed and len(order) >= _LEAST_ROWS * len(np.unique(ids))
             columns = times[order], has_met, rows_in_order(rows, order, pacing)
             # No reference here keeps the lists alive while the bucket is written.
             del parts, rows
             places, lists = lists_of_keys(ids, order, columns, as_columns=as_columns)
             of_keys = keys[places].tolist() if isinstance(keys, np.ndarray) else [keys[at] for at in places]
-            yield bucket_at(stored, length), of_keys, lists
+            yield bucket_at(stored, form.stored_length), of_keys, lists

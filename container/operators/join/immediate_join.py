@@ -13,9 +13,10 @@ from typing import Any
 from yarrow.common.typeinfo import Types
 from yarrow.container.codegen.code_writer import CodeWriter
 from yarrow.container.codegen.user_functions import load_function
-from yarrow.container.operators.base import OperatorContext, declared_type
+from yarrow.container.operators.base import Emit, OperatorContext, declared_type
 from yarrow.container.operators.join.keyed_join import KeyedJoiningOperator
 from yarrow.container.operators.join.pair_calls import Results
+from yarrow.container.operators.join.pair_code import generate_emitted
 from yarrow.container.operators.registry import runs
 from yarrow.datastream.state import ListStateDescriptor, StateTtlConfig, ValueStateDescriptor
 from yarrow.runtime.graph.join_spec import ImmediateJoinOperator
@@ -54,11 +55,12 @@ class ImmediateJoiningOperator(KeyedJoiningOperator):
                 every.enable_time_to_live(ttl)
             self._all = state.list_state(every)
 
-    def generate_results(
-        self, code: CodeWriter, index: int, row: tuple[str, str, str | None]
-    ) -> tuple[str, str | None]:
+    def generate_row(
+        self, code: CodeWriter, index: int, row: tuple[str, str, str | None], emit: Emit
+    ) -> None:
         _, value, timestamp = row
-        return f"{code.bind('on_row', partial(self.on_row, index))}({value}, {timestamp})", None
+        on_row = code.bind("on_row", partial(self.on_row, index))
+        generate_emitted(code, f"{on_row}({value}, {timestamp})", emit)
 
     def on_row(self, index: int, row: Any, timestamp: int | None) -> Iterable[tuple[Any, int | None]]:
         if index:

@@ -12,13 +12,18 @@ from typing import NamedTuple
 
 from yarrow.common.typeinfo import TypeInformation
 from yarrow.container.codegen.code_writer import CodeWriter
-from yarrow.container.operators.base import OperatorContext, declared_type
+from yarrow.container.operators.base import Emit, OperatorContext, declared_type
 from yarrow.container.operators.join.fine_code import generate_fine_join
 from yarrow.container.operators.join.fine_rows import FineForm, FineRows
 from yarrow.container.operators.join.interval_code import generate_added, generate_partners
 from yarrow.container.operators.join.keyed_join import KeyedJoiningOperator
 from yarrow.container.operators.join.pair_calls import Results
-from yarrow.container.operators.join.pair_code import JoinedRow, computes_pairs, generate_timed_results
+from yarrow.container.operators.join.pair_code import (
+    JoinedRow,
+    computes_pairs,
+    generate_emitted,
+    generate_timed_results,
+)
 from yarrow.container.operators.join.side_rows import Entry, SideRows, stored_rows
 from yarrow.container.operators.join.side_size import SideSize
 from yarrow.container.operators.join.time_buckets import SideBounds
@@ -98,16 +103,12 @@ class IntervalJoiningOperator(KeyedJoiningOperator):
         are_fine = all(isinstance(side.rows, FineRows) for side in self._sides)
         return not (are_fine and computes_pairs(code, self.pairs))
 
-    def generate_results(
-        self, code: CodeWriter, index: int, row: tuple[str, str, str | None]
-    ) -> tuple[str, str | None]:
+    def generate_row(
+        self, code: CodeWriter, index: int, row: tuple[str, str, str | None], emit: Emit
+    ) -> None:
         """Generates code that joins a row with those that came before it, and keeps it; late rows go apart."""
         key, value, timestamp = row
-        side, other = self._sides[index], self._sides[1 - index]
-        watermark, results, time = code.fresh("watermark"), code.fresh("results"), code.fresh("time")
-        distance = self._one_distance(side)
-        # The later time of a pair is that of all results of a row.
-        stamp = None if distance is None else code.fresh("later") if distance > 0 else time
+        watermark, time = code.fresh("watermark"), code.fresh("time")
         code.at_start(f"{watermark} = {code.bind('timers', self._timers)}.watermark")
         code.line(f"{time} = {timestamp}")
         with code.block(f"if {time} is None:"):
@@ -116,42 +117,36 @@ class IntervalJoiningOperator(KeyedJoiningOperator):
         with code.block(f"if {time} < {watermark}:"):
             self.generate_key_set(code, key)
             late = f"{code.bind('late', self.late)}({index}, {value}, {time})"
-            code.line(f"{results} = {late if stamp is None else f'[each for each, _ in {late}]'}")
-            if stamp not in {None, time}:
-                code.line(f"{stamp} = {time}")
+            if self._late_tags[index] is None:
+                code.line(late)
+            else:
+                generate_emitted(code, late, emit)
         with code.block("else:"):
-            if stamp not in {None, time}:
-                code.line(f"{stamp} = {time} + {distance}")
             fix = self._fixes[index]
             if fix is not None:
                 code.line(f"{value} = {code.bind('fix', fix)}({value})")
-            state, canonical = self.context.state, generate_canonical_key(code, key)
-            joined = JoinedRow(state, key, canonical, value, time, side.is_left)
-            code.line(f"{results} = {self._generate_joined(code, joined, side, other)}")
-        return results, stamp
+            side = self._sides[index]
+            joined = JoinedRow(self.context.state, key, value, time, side.is_left)
+            self._generate_joined(code, joined, side, self._sides[1 - index], emit)
 
-    def _one_distance(self, side: _Side) -> int | None:
-        """How much later the only time is at which a row of a side finds rows in memory; None = another case."""
-        is_one_time = side.bounds.is_one_time and isinstance(side.rows, FineRows)
-        return side.bounds.lower if is_one_time else None
-
-    def _generate_joined(self, code: CodeWriter, row: JoinedRow, side: _Side, other: _Side) -> str:
-        """Generates code that joins a row, and keeps it; returns the variable with results, see generate_results."""
+    def _generate_joined(
+        self, code: CodeWriter, row: JoinedRow, side: _Side, other: _Side, emit: Emit
+    ) -> None:
+        """Generates code that joins a row, keeps it and emits its results."""
         bounds = side.bounds.lower, side.bounds.upper
         if isinstance(side.rows, FineRows) and isinstance(other.rows, FineRows):
-            return generate_fine_join(code, (side.rows, other.rows), bounds, row, self.pairs)
+            generate_fine_join(code, (side.rows, other.rows), bounds, row, self.pairs, emit)
+            return
         assert isinstance(side.rows, SideRows)
         assert isinstance(other.rows, SideRows)
         for rows in (side.rows, other.rows):
             code.at_start(f"{code.bind('begin', rows.begin_chunk)}()")
-        partners = generate_partners(code, other.rows, bounds, row.key, row.time, mark=other.keeps)
+        key = generate_canonical_key(code, row.key)
+        partners = generate_partners(code, other.rows, bounds, key, row.time, mark=other.keeps)
         entry = f"({row.time}, True if {partners} else False, {row.value})"
-        generate_added(code, side.rows, row.key, row.time, entry)
-        results = code.fresh("results")
-        code.line(f"{results} = ()")
+        generate_added(code, side.rows, key, row.time, entry)
         with code.block(f"if {partners}:"):
-            generate_timed_results(code, self.pairs, row, partners, results)
-        return results
+            generate_emitted(code, generate_timed_results(code, self.pairs, row, partners), emit)
 
     # ------------------------------------------------------------------ time
 

@@ -18,6 +18,7 @@ from yarrow.container.operators.held_back_time import HeldBackTimeOperator
 from yarrow.container.operators.join.growth_warning import GrowthWarning
 from yarrow.container.operators.join.join_sizes import JoinSizes
 from yarrow.container.operators.join.pair_calls import PairCalls, ProcessPair
+from yarrow.container.operators.join.pair_code import generate_emitted
 from yarrow.container.operators.join.side_size import SideSize
 from yarrow.container.operators.late_ledger import LateLedger, LateTime
 from yarrow.container.operators.rows.key_selection import KeyReader, generate_key
@@ -141,23 +142,11 @@ class KeyedJoiningOperator(HeldBackTimeOperator, StoredTimeOperator, FunctionOpe
         key = generate_key(code, self._selectors[index], value, self.key_reader(index))
         if self.needs_key(code):
             self.generate_key_set(code, key)
-        results, stamp = self.generate_results(code, index, (key, value, timestamp))
-        result = code.fresh("v")
-        if stamp is not None:
-            with code.block(f"for {result} in {results}:"):
-                emit(result, stamp)
-            return
-        stamp = code.fresh("t")
-        with code.block(f"for {result}, {stamp} in {results}:"):
-            emit(result, stamp)
+        self.generate_row(code, index, (key, value, timestamp), emit)
 
     def _generate_pair(self, code: CodeWriter, pair: str, timestamp: str | None, emit: Emit) -> None:
         """Generates code that joins a pair which comes again."""
-        result, stamp = code.fresh("v"), code.fresh("t")
-        with code.block(
-            f"for {result}, {stamp} in {code.bind('on_pair', self.on_pair)}({pair}, {timestamp}):"
-        ):
-            emit(result, stamp)
+        generate_emitted(code, f"{code.bind('on_pair', self.on_pair)}({pair}, {timestamp})", emit)
 
     def on_pair(self, pair: LeftOutPair, timestamp: int | None) -> Iterator[tuple[Any, int | None]]:
         """Joins a pair that was left out: its rows are, or were, in the join, and nothing else may meet them again."""
@@ -173,13 +162,12 @@ class KeyedJoiningOperator(HeldBackTimeOperator, StoredTimeOperator, FunctionOpe
         return True
 
     @abstractmethod
-    def generate_results(
-        self, code: CodeWriter, index: int, row: tuple[str, str, str | None]
-    ) -> tuple[str, str | None]:
-        """Generates code that takes a row of input `index`.
+    def generate_row(
+        self, code: CodeWriter, index: int, row: tuple[str, str, str | None], emit: Emit
+    ) -> None:
+        """Generates code that takes a row of input `index` and emits its results.
 
-        Returns an expression with the results, and the variable with the time of all; None = each result stands with
-        its own. `row`: the variables of key, row and timestamp. The last one is None where rows have no timestamps.
+        `row`: the variables of key, row and timestamp. The last one is None where rows have no timestamps.
         """
 
     def checked_time(self, row: Any, timestamp: int | None) -> int:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from yarrow.container.codegen.code_writer import CodeWriter
 from yarrow.container.codegen.user_calls import computes_only_result, generate_only_result, generate_told
+from yarrow.container.operators.base import Emit
 from yarrow.container.operators.join.pair_calls import PairCalls
 from yarrow.container.state.backend import KeyedStateBackend
 
@@ -20,11 +21,10 @@ _CONTEXT = 2
 
 
 class JoinedRow(NamedTuple):
-    """The variables of a row: key, canonical key, value and time; and whether it is the left one of a pair."""
+    """The variables of a row: key, value and time; and whether it is the left one of a pair."""
 
     #: The state whose current key an error names.
     state: KeyedStateBackend
-    raw_key: str
     key: str
     value: str
     time: str
@@ -58,23 +58,31 @@ def generate_failures(code: CodeWriter, pairs: PairCalls, row: JoinedRow, other:
     with code.block(f"except Exception as {error}:"):
         generate_told(code, error)
         # The loop need not have set it.
-        code.line(f"{code.bind('state', row.state)}.current_key = {row.raw_key}")
+        code.line(f"{code.bind('state', row.state)}.current_key = {row.key}")
         code.line(
             f"raise {code.bind('failure', pairs.failure)}({', '.join(row.pair(other))}, {error}) from {error}"
         )
 
 
-def generate_timed_results(
-    code: CodeWriter, pairs: PairCalls, row: JoinedRow, partners: str, results: str
-) -> None:
-    """Generates code that sets `results` to those of a row with entries (time, -, row), each with its later time."""
+def generate_timed_results(code: CodeWriter, pairs: PairCalls, row: JoinedRow, partners: str) -> str:
+    """Generates code for the results of a row with entries (time, -, row), each with its later time.
+
+    Returns an expression that gives them once.
+    """
     if not computes_pairs(code, pairs):
         calls = code.bind("pairs", pairs.of_left if row.is_left else pairs.of_right)
-        code.line(f"{results} = {calls}({row.value}, {row.time}, {partners})")
-        return
-    time, other = code.fresh("t"), code.fresh("other")
+        return f"{calls}({row.value}, {row.time}, {partners})"
+    time, other, results = code.fresh("t"), code.fresh("other"), code.fresh("results")
     code.line(f"{results} = []")
     each = code.block(f"for {time}, _, {other} in {partners}:")
     with generate_failures(code, pairs, row, other), each:
         made = generate_result(code, pairs, row, other)
         code.line(f"{results}.append(({made}, {time} if {time} > {row.time} else {row.time}))")
+    return results
+
+
+def generate_emitted(code: CodeWriter, results: str, emit: Emit) -> None:
+    """Generates code that emits the results of an expression, which stand with their times."""
+    result, stamp = code.fresh("v"), code.fresh("t")
+    with code.block(f"for {result}, {stamp} in {results}:"):
+        emit(result, stamp)

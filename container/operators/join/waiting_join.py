@@ -14,11 +14,12 @@ from math import inf
 from typing import Any, Final
 
 from yarrow.container.codegen.code_writer import CodeWriter
-from yarrow.container.operators.base import OperatorContext, declared_type
+from yarrow.container.operators.base import Emit, OperatorContext, declared_type
 from yarrow.container.operators.join.as_of_rule import TIME_OF, TimedRow
 from yarrow.container.operators.join.key_rows import KeyRows, WaitingRows
 from yarrow.container.operators.join.keyed_join import KeyedJoiningOperator
 from yarrow.container.operators.join.pair_calls import Results
+from yarrow.container.operators.join.pair_code import generate_emitted
 from yarrow.container.operators.process.process_function import EVENT_TIMERS
 from yarrow.container.operators.rows.key_selection import KeyReader
 from yarrow.container.state.heap_keyed_state import NO_KEY
@@ -86,11 +87,12 @@ class WaitingJoiningOperator(KeyedJoiningOperator):
     def key_reader(self, index: int) -> KeyReader:
         return self._rows.table
 
-    def generate_results(
-        self, code: CodeWriter, index: int, row: tuple[str, str, str | None]
-    ) -> tuple[str, str | None]:
+    def generate_row(
+        self, code: CodeWriter, index: int, row: tuple[str, str, str | None], emit: Emit
+    ) -> None:
         _, value, timestamp = row
-        return f"{code.bind('on_row', partial(self.on_row, index))}({value}, {timestamp})", None
+        on_row = code.bind("on_row", partial(self.on_row, index))
+        generate_emitted(code, f"{on_row}({value}, {timestamp})", emit)
 
     def on_row(self, index: int, row: Any, timestamp: int | None) -> _Results:
         """Keeps a row of the current key, or gives a late row back."""
