@@ -155,6 +155,49 @@ def test_any_row_meets_those_of_its_time_in_their_order(row: Any, bounds: tuple[
         assert harness.output == [*((each, "right") for each in left), *((each, row) for each in left)]
 
 
+class Numbers(ProcessJoinFunction[Any, Any, Any]):
+    """The numbers of both rows, which the loop computes."""
+
+    def process_element(self, left: Any, right: Any, ctx: Any) -> Iterable[Any]:
+        yield left[1], right[1]
+
+
+@pytest.mark.parametrize("key", [7, -7, 2**70, True, "a", (1, "a")])
+@pytest.mark.parametrize("distance", [-3, 0, 104])
+def test_rows_at_one_distance_meet_whatever_their_key(run: Any, distance: int, key: Any) -> None:
+    harness = run(lambda joined: joined.side_output_left_late_data(LATE), distance, distance, Numbers())
+    times = [-205, -1, 0, 3, 99, 100, 100, 250]
+    for time in times:
+        harness.push((key, time), ("other", time), timestamps=[time, time])
+    for time in sorted(set(times)):
+        harness.push((key, time + distance), input=1, timestamps=[time + distance])
+    met = [((time, time + distance), max(time, time + distance)) for time in times]
+    assert results(harness) == met
+    watermark(harness, 2000)
+    assert is_empty(harness)
+    harness.push((key, 999), timestamps=[999])
+    harness.push((key, 999), input=1, timestamps=[999])
+    assert results(harness) == met
+    assert results(harness, 1) == [((key, 999), 999)]
+
+
+def test_a_pair_that_the_loop_computes_may_go_aside(run: Any) -> None:
+    class Aside(ProcessJoinFunction[Any, Any, Any]):
+        def process_element(self, left: Any, right: Any, ctx: Any) -> Iterable[Any]:
+            yield LATE, left[1]
+
+    class Three(ProcessJoinFunction[Any, Any, Any]):
+        def process_element(self, left: Any, right: Any, ctx: Any) -> Iterable[Any]:
+            yield LATE, left[1], right[1]
+
+    for function, expected, aside in ((Aside(), [], [5]), (Three(), [(LATE, 5, 5)], [])):
+        harness = run(plain, 0, 0, function)
+        push(harness, 0, 5)
+        push(harness, 1, 5)
+        assert harness.outputs(0) == expected
+        assert harness.outputs(1) == aside
+
+
 @pytest.mark.parametrize(("distance", "times"), [(2, (3, 5, 5)), (-2, (3, 1, 3)), (0, (3, 3, 3))])
 def test_the_context_tells_the_times_of_a_pair_at_one_distance(
     run: Any, distance: int, times: tuple[int, int, int]
