@@ -31,6 +31,19 @@ def ids_of(keys: Sequence[Any]) -> Numbers:
     return np.array([place.setdefault(key, len(place)) for key in keys], dtype=np.int64)
 
 
+def order_by_key_and_time(ids: Numbers, times: Numbers) -> RowOrder:
+    """The order of rows by the numbers of their keys, then by time; rows that are equal in both stay as they came.
+
+    `ids` and `times`: int64, shape (rows,), with a row at least.
+    """
+    first, begin = int(ids.min()), int(times.min())
+    span = int(times.max()) - begin + 1
+    if (int(ids.max()) - first + 1) * span < 1 << 63:
+        # One number a row is sorted in half of the time.
+        return np.argsort((ids - first) * span + (times - begin), kind="stable")
+    return np.lexsort((times, ids))
+
+
 def rows_in_order(rows: Sequence[Any], order: RowOrder, pacing: Pacing) -> Objects:
     """The rows in an order (intp, shape (rows,)): dtype object, shape (rows,).
 

@@ -28,7 +28,12 @@ from yarrow.container.operators.join.fine_buckets import (
 )
 from yarrow.container.operators.join.side_size import SideSize
 from yarrow.container.operators.join.time_buckets import bucket_at
-from yarrow.container.operators.rows_by_key import ids_of, lists_of_keys, rows_in_order
+from yarrow.container.operators.rows_by_key import (
+    ids_of,
+    lists_of_keys,
+    order_by_key_and_time,
+    rows_in_order,
+)
 from yarrow.container.state.frozen_windows import WindowContent
 from yarrow.container.state.pacing import Pacing
 from yarrow.container.state.window_tables import WindowTables
@@ -252,10 +257,11 @@ class _FrozenRows:
                 pacing.step()
             keys, times, rows = joined_columns(parts)
             ids = keys if isinstance(keys, np.ndarray) else ids_of(keys)
-            order = np.lexsort((times, ids))
+            order = order_by_key_and_time(ids, times)
             has_met = np.zeros(len(order), dtype=np.bool_)
             if as_columns is None:
-                as_columns = form.typed and len(order) >= _LEAST_ROWS * len(np.unique(ids))
+                number_of_keys = 1 + np.count_nonzero(np.diff(ids[order]))
+                as_columns = form.typed and len(order) >= _LEAST_ROWS * number_of_keys
             columns = times[order], has_met, rows_in_order(rows, order, pacing)
             # No reference here keeps the lists alive while the bucket is written.
             del parts, rows
