@@ -260,7 +260,7 @@ class _FrozenRows:
             order = order_by_key_and_time(ids, times)
             has_met = np.zeros(len(order), dtype=np.bool_)
             if as_columns is None:
-                number_of_keys = 1 + np.count_nonzero(np.diff(ids[order]))
+                number_of_keys = 1 + int(np.count_nonzero(np.diff(ids[order])))
                 as_columns = form.typed and len(order) >= _LEAST_ROWS * number_of_keys
             columns = times[order], has_met, rows_in_order(rows, order, pacing)
             # No reference here keeps the lists alive while the bucket is written.
