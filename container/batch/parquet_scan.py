@@ -57,8 +57,6 @@ class ScanFiles(NamedTuple):
 
     paths: tuple[str, ...]
     why_not: str
-    #: The size of each file in bytes.
-    sizes: tuple[int, ...]
 
 
 def files_of(
@@ -76,14 +74,12 @@ def files_of(
             parts[part.path].append(part)
     paths = tuple(sorted(parts))
     if not paths:
-        return ScanFiles((), "there is no file", ())
-    sizes = tuple(parts[path][0].file_size for path in paths)
+        return ScanFiles((), "there is no file")
     for path in paths:
         why = _why_not_whole(path, parts[path])
         if why:
-            return ScanFiles(paths, why, sizes)
-    why = _Check(sql).why_not(paths) or _why_not_by_java(paths, why_unread)
-    return ScanFiles(paths, why, sizes)
+            return ScanFiles(paths, why)
+    return ScanFiles(paths, _Check(sql).why_not(paths) or _why_not_by_java(paths, why_unread))
 
 
 def _why_not_by_java(paths: Iterable[str], why_unread: Callable[[str], str]) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import json
 import operator
 import os
 import random
@@ -12,7 +11,6 @@ from functools import reduce
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -20,15 +18,13 @@ import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from tests.spark.test_iterations import jobs_of_run, spark_pages
 from tests.spark.test_pipelines import PlayedPipeline, pipeline_in
 from tests.support.batch_runner import collecting_graph, run_batch
-from tests.support.spark_driver import LIMIT, DriverUnderTest
+from tests.support.spark_driver import DriverUnderTest
 from tests.unit.runtime.graph.programs import environment
 from yarrow.batch import StageTable
 from yarrow.common import WatermarkStrategy
 from yarrow.common.values.conditions import AllOf
-from yarrow.container.batch.spark.scan_partitions import PART_BYTES, part_bytes, tasks_of
 from yarrow.container.batch.spark.sql_frames import scanned, sql_settings
 from yarrow.container.operators.columnar.column_selection import truth_of
 from yarrow.datastream import DataStream
@@ -257,71 +253,6 @@ def test_a_condition_that_is_never_true_keeps_no_row(driver: DriverUnderTest, tm
 
     check(driver, tmp_path, build)
     check(driver, tmp_path, lambda s: s.filter(never).key_by("group").count().to_rows())
-
-
-MIB = 1 << 20
-
-
-@pytest.mark.parametrize(
-    "sizes", [(147, 147, 147, 147), (300,), (33, 33, 33), (1, 2, 5, 9, 130, 140), (1,) * 40], ids=str
-)
-def test_spark_cuts_files_as_it_is_planned(
-    driver: DriverUnderTest, tmp_path: Path, sizes: Sequence[int]
-) -> None:
-    files, looked_at = tmp_path / "files", tmp_path / "looked-at"
-    for folder in (files, looked_at):
-        folder.mkdir()
-    write(looked_at, rows=5, files=1)
-    stage, *_ = plan(program(looked_at, lambda s: s.key_by("group").count())).stages
-    for number, size in enumerate(sizes):
-        with (files / f"{number}.parquet").open("wb") as stream:
-            # Nobody reads them.
-            stream.truncate(size * MIB)
-    bytes_of_files = [size * MIB for size in sizes]
-    chosen = part_bytes([bytes_of_files], 2)
-
-    def compute(spark: Any, *, folder: str) -> Any:
-        assert stage.sql is not None
-        found = {}
-        paths = [f"{folder}/files/{number}.parquet" for number in range(len(sizes))]
-        for most in (chosen, 9 * MIB, 40 * MIB, None):
-            with sql_settings(spark, [stage], most):
-                found[str(most)] = scanned(spark, stage.sql, paths).frame.rdd.getNumPartitions()
-        Path(folder, "found").write_text(json.dumps(found))
-        return spark.range(1)
-
-    pipeline = pipeline_in(tmp_path)
-    output = StageTable("done", "id bigint", str(tmp_path / "done"))
-    pipeline.stage("compute", compute, outputs=output, parameters={"folder": str(tmp_path)})
-    played = PlayedPipeline(driver, pipeline)
-    played.all()
-    played.end()
-    found = json.loads((tmp_path / "found").read_text())
-    planned = {str(most): len(tasks_of(bytes_of_files, 2, most)) for most in (chosen, 9 * MIB, 40 * MIB)}
-    # The session keeps no size of a former plan.
-    assert found == planned | {"None": len(tasks_of(bytes_of_files, 2, PART_BYTES))}
-
-
-def test_files_are_dealt_out_evenly(driver: DriverUnderTest, tmp_path: Path) -> None:
-    values = np.arange(33 * MIB // 8) % 1000
-    rows = pa.table({"k": pa.nulls(len(values), pa.int64()).fill_null(7), "v": values})
-    for number in range(3):
-        pq.write_table(
-            rows,
-            tmp_path / f"{number}.parquet",
-            row_group_size=len(values) // 8,
-            use_dictionary=["k"],
-            compression="none",
-        )
-    graph = program(tmp_path, lambda s: s.key_by("k").aggregate([("v", "sum")]).to_rows(as_tuple=True))
-    run, ended = driver.submit(graph)
-    outcome = ended.result(LIMIT)
-    assert outcome.failure is None, outcome.failure
-    assert outcome.collected() == [(7, 3 * int(values.sum()))]
-    (job,) = jobs_of_run(driver, f"{graph.job_id}-{run}", 1)
-    stages = [stage for stage in spark_pages(driver, "stages") if stage["stageId"] in job["stageIds"]]
-    # By Spark's own rule two tasks read a file each, and the third file is left to one of them.
-    assert [stage["numTasks"] for stage in stages if stage["inputBytes"]] == [6]
 
 
 def test_filters_and_selections_before_aggregates(driver: DriverUnderTest, tmp_path: Path) -> None:

@@ -44,13 +44,12 @@ from yarrow.container.batch.full_disks import (
     tells_of_full_disk,
 )
 from yarrow.container.batch.iteration_rounds import SubtaskResult
-from yarrow.container.batch.parquet_scan import ScanFiles, files_of
+from yarrow.container.batch.parquet_scan import files_of
 from yarrow.container.batch.spark.history_savepoint import HistorySavepoint
 from yarrow.container.batch.spark.iteration_frames import IterationFrames
 from yarrow.container.batch.spark.java.java_process import SparkLostError
-from yarrow.container.batch.spark.scan_partitions import part_bytes
 from yarrow.container.batch.spark.session import SparkHost
-from yarrow.container.batch.spark.sql_frames import PART_BYTES, PlannedScans, unread_file
+from yarrow.container.batch.spark.sql_frames import unread_file
 from yarrow.container.batch.spark.stage_frames import StageFrames
 from yarrow.container.batch.spark.task_server import (
     EntranceForOtherHosts,
@@ -148,7 +147,7 @@ class BatchRun:
         self._plan: BatchPlan
         self._graph: JobGraph
         #: Files that Spark SQL reads, by source vertex.
-        self._scans: Mapping[JobVertexID, ScanFiles] = {}
+        self._scans: Mapping[JobVertexID, Sequence[str]] = {}
         self._progress: StageProgress
         self._results: RunResults
         self._more_results = threading.Condition()
@@ -305,15 +304,7 @@ class BatchRun:
             _log.info("the files of '%s' are read in Python: %s", self._graph.vertex(vertex_id).name, why)
         if reasons:
             self._plan = self._planned(self._graph, reasons)
-        self._scans = {vertex_id: files for vertex_id, files in found.items() if not files.why_not}
-
-    def _planned_scans(self) -> PlannedScans:
-        """What Spark SQL reads, in parts that deal the files out evenly unless the program sets their size."""
-        host = self._services.host
-        paths = {vertex_id: files.paths for vertex_id, files in self._scans.items()}
-        sizes = [files.sizes for files in self._scans.values()]
-        given = not sizes or host.setting(PART_BYTES) is not None
-        return PlannedScans(paths, None if given else part_bytes(sizes, host.tasks_at_a_time))
+        self._scans = {vertex_id: files.paths for vertex_id, files in found.items()}
 
     async def _report(self) -> None:
         while True:
@@ -338,12 +329,7 @@ class BatchRun:
             session, self._plan, self, has_executors=self._services.host.has_executors
         )
         frames = StageFrames(
-            session,
-            self._plan,
-            entrance.address,
-            self.submission.run,
-            self._planned_scans(),
-            iterations,
+            session, self._plan, entrance.address, self.submission.run, self._scans, iterations
         )
         try:
             session.sparkContext.setJobGroup(self._group, self._graph.name, interruptOnCancel=True)

@@ -139,7 +139,6 @@ class SparkHost:
         """
         self._installation = java
         self._config = config
-        self._slots = slots
         self._folders = folders
         self._log_file = log_file
         self._output = log_file.with_suffix(".out")
@@ -182,15 +181,6 @@ class SparkHost:
     def has_executors(self) -> bool:
         """Whether tasks run in executors, which do not see the driver's folder."""
         return has_executors(self._settings["spark.master"])
-
-    def setting(self, key: str) -> str | None:
-        """What Spark was given under that key; None = its own default holds."""
-        return self._settings.get(key)
-
-    @property
-    def tasks_at_a_time(self) -> int:
-        """How many tasks the settings let Spark run at a time."""
-        return int(self._settings.get("spark.default.parallelism", self._slots))
 
     @property
     def addresses(self) -> tuple[str, str]:

@@ -18,7 +18,6 @@ from pyspark.sql import types as T
 
 from yarrow.container.batch.spark.sql_conditions import Conditions
 from yarrow.container.operators.columnar.sql_results import Computed, computed_columns
-from yarrow.runtime.common.ids import JobVertexID
 from yarrow.runtime.graph.batch.batch_plan import BatchStage, SqlAggregation
 from yarrow.runtime.graph.operator_spec import AggregateKind
 
@@ -39,8 +38,6 @@ _SETTINGS: Final[Mapping[str, str]] = {
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "1000000",
 }
 _PARTITIONS: Final = "spark.sql.shuffle.partitions"
-#: Most bytes of files that one task reads.
-PART_BYTES: Final = "spark.sql.files.maxPartitionBytes"
 #: In Spark's words: the file, and each cause behind the name of its class.
 _UNREAD: Final = re.compile(r"\[FAILED_READ_FILE[^\]]*\] .*?reading file (\S.*?)\.(?:\s|$)")
 _CAUSE: Final = re.compile(r"^Caused by: [\w.$]+: (.*)$", re.MULTILINE)
@@ -70,15 +67,6 @@ def spark_type(kind: pa.DataType) -> T.DataType:
     if pa.types.is_timestamp(kind) and kind.tz is not None:
         return T.TimestampType()
     return _BY_ARROW[kind]
-
-
-class PlannedScans(NamedTuple):
-    """The files of a plan that Spark SQL reads."""
-
-    #: The paths of each stage.
-    paths: Mapping[JobVertexID, Sequence[str]]
-    #: Most bytes of files that one task reads; None = as the session has it.
-    part_bytes: int | None
 
 
 class ScannedFiles(NamedTuple):
@@ -136,19 +124,12 @@ def _expression(computed: Computed, numbered: Mapping[str, str]) -> Column:
 
 
 @contextmanager
-def sql_settings(
-    session: SparkSession, stages: Sequence[BatchStage], part_bytes: int | None = None
-) -> Iterator[None]:
-    """Sets the session up for a plan with these stages of SQL, whose parallelism is the same; no effect without any.
-
-    `part_bytes`: as in PlannedScans.
-    """
+def sql_settings(session: SparkSession, stages: Sequence[BatchStage]) -> Iterator[None]:
+    """Sets the session up for a plan with these stages of SQL, whose parallelism is the same; no effect without any."""
     if not stages:
         yield
         return
     wanted = {**_SETTINGS, _PARTITIONS: str(stages[0].parallelism)}
-    if part_bytes is not None:
-        wanted[PART_BYTES] = str(part_bytes)
     before = {key: session.conf.get(key) for key in wanted}
     try:
         for key, value in wanted.items():

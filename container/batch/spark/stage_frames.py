@@ -7,7 +7,7 @@ Owner: the thread of a run. Must not read what the rows hold, and starts nothing
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial, reduce
 
 from pyspark import StorageLevel
@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 
 from yarrow.container.batch.iteration_rounds import Superstep
 from yarrow.container.batch.spark.iteration_frames import BodyFrames, IterationFrames
-from yarrow.container.batch.spark.sql_frames import PlannedScans, aggregated, sql_settings
+from yarrow.container.batch.spark.sql_frames import aggregated, sql_settings
 from yarrow.container.batch.spark.tasks.driver_address import DriverAddress
 from yarrow.container.batch.spark.tasks.stage_function import ResultsFunction, SqlStageFunction, StageFunction
 from yarrow.container.batch.spark.tasks.stage_rows import MARKER, ROW_DDL, result_carrier
@@ -35,10 +35,10 @@ class StageFrames:
         plan: BatchPlan,
         driver: DriverAddress,
         run: int,
-        scans: PlannedScans,
+        scans: Mapping[JobVertexID, Sequence[str]],
         iterations: IterationFrames,
     ) -> None:
-        """`driver` is that of the run, for its tasks; `scans` are the files that Spark SQL reads."""
+        """`driver` is that of the run, for its tasks; `scans` are the files of each stage that Spark SQL reads."""
         self._iterations = iterations
         #: The bodies of iterations.
         self._bodies = {vertex_id: each.id for each in plan.iterations for vertex_id in each.body}
@@ -58,7 +58,7 @@ class StageFrames:
 
         Raises what PySpark raises.
         """
-        with sql_settings(self._session, sql_stages(self._plan), self._scans.part_bytes):
+        with sql_settings(self._session, sql_stages(self._plan)):
             return self._execute()
 
     def _execute(self) -> int:
@@ -115,7 +115,7 @@ class StageFrames:
         """
         position = self._plan.stages.index(stage)
         if stage.sql is not None:
-            computed = aggregated(self._session, stage.sql, self._scans.paths[stage.vertex_id])
+            computed = aggregated(self._session, stage.sql, self._scans[stage.vertex_id])
             if stage.is_handed_over:
                 # The stage behind it calls the functions of both.
                 return computed
