@@ -45,6 +45,9 @@ def cluster_of_run(shared: str, *, secured: bool = False) -> Iterator[HadoopClus
         raise MissingProgramError(
             f"{error}; or set {MAY_SKIP}=1 to leave out the tests that need it"
         ) from error
+    except BaseException:
+        cluster.down()  # Some of its daemons may serve already.
+        raise
     try:
         yield cluster
     finally:
