@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -32,6 +33,13 @@ def memory(pids: list[int], kind: str) -> int:
     return total
 
 
+def _is_still(process: psutil.Process) -> bool:
+    """True if the process has stopped or ended."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return process.status() in (psutil.STATUS_STOPPED, psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
+    return True
+
+
 def kill_tree(pid: int) -> None:
     """Kills the process and all its descendants, and waits for them."""
     members: dict[int, psutil.Process] = {}
@@ -41,6 +49,8 @@ def kill_tree(pid: int) -> None:
             with contextlib.suppress(psutil.NoSuchProcess):
                 members[each] = psutil.Process(each)
                 members[each].suspend()
+        while not all(map(_is_still, members.values())):
+            time.sleep(0.001)  # A process takes the signal when its call of the system returns.
     for process in members.values():
         with contextlib.suppress(psutil.NoSuchProcess):
             process.kill()

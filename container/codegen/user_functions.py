@@ -57,15 +57,15 @@ def close_function(function: Any) -> None:
 
 
 def results_of(given: Any) -> Iterable[Any]:
-    """What a function gave, as its results: None has none. Raises NoResultsError for a value that is no iterable."""
-    if is_iterable(given):
-        results: Iterable[Any] = given
-        return results
-    if given:
+    """The results in the value that a function gave; None holds none. Raises NoResultsError for no iterable."""
+    if given is None:
+        return ()
+    if not is_iterable(given):
         raise NoResultsError(given)
-    return ()
+    results: Iterable[Any] = given
+    return results
 
 
 def is_iterable(value: Any) -> bool:
-    """Whether a loop can go through the value."""
+    """True if a loop can go through the value."""
     return hasattr(type(value), "__iter__") or hasattr(type(value), "__getitem__")

@@ -12,7 +12,7 @@ import gc
 from yarrow.runtime.common.clock import perf_counter
 
 #: Net number of new container objects after which young objects are collected between two slices.
-_NEW_OBJECTS = 5_000
+_NEW_OBJECTS = 100_000
 #: Seconds of work after which young objects are collected in any case. The net number hides objects that
 #: replaced older ones. A collection walks each of them, up to a microsecond for one that is in no cache.
 _WORK_SECONDS = 0.05

@@ -68,7 +68,7 @@ def explain_containers(
     if queue is not None:
         return (
             f"nodes have room, and no container waits in queue {queue_name} ({queue.used_percent:.0f} % of the cluster"
-            " used). YARN has not got the request yet, or has granted it just now"
+            " used). This is so before YARN gets the request, and just after it has granted the request"
         )
     if metrics is not None:
         return f"the cluster has {metrics.available_mb} MB and {metrics.available_vcores} cores left"

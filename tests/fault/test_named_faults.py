@@ -435,7 +435,7 @@ def test_awkward_keys_and_large_rows_survive_a_restore(backend: str, tmp_path: P
 
 def test_a_stop_during_a_failover_is_refused_and_the_job_goes_on(tmp_path: Path) -> None:
     with mini_cluster(1, 2) as cluster:
-        job = GatedTotals(cluster, tmp_path, **{"restart-strategy.fixed-delay.delay": "5 s"})
+        job = GatedTotals(cluster, tmp_path, **{"restart-strategy.fixed-delay.delay": "15 s"})
         job.until_completed()
         for pid in slot_workers():
             kill_if_there(pid)

@@ -147,7 +147,7 @@ def stopped(pids: list[int]) -> Iterator[None]:
 
 def test_a_silent_task_executor_is_replaced_and_writes_nothing_when_it_is_back(tmp_path: Path) -> None:
     # The others are heard within that time, also on a busy machine.
-    beats = {"heartbeat.interval": "200 ms", "heartbeat.timeout": "10 s"}
+    beats = {"heartbeat.interval": "200 ms", "heartbeat.timeout": "20 s"}
     with mini_cluster(2, 1, configuration=beats) as cluster:
         job = GatedTotals(cluster, tmp_path)
         wait_until(lambda: all_running(job.client.get_job_details().result()))

@@ -92,18 +92,18 @@ def _shown(text: str, time: Any) -> Any:
 def bounds(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Bounds of blocks: few keys make blocks with fronts, turn apart, or all blocks are too sparse for fronts."""
     if request.param == "divided":
-        turn_two_keys_at_once(monkeypatch)
+        turn_few_keys_at_once(monkeypatch)
     if request.param != "as they are":
         monkeypatch.setattr(key_blocks, "_MOST_KEYS", 5 if request.param == "divided" else 3)
         monkeypatch.setattr(key_blocks, "_LEAST_KEYS", 1)
         monkeypatch.setattr(key_blocks, "_PLACES_A_VALUE", 0 if request.param == "sparse" else 100)
 
 
-def turn_two_keys_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Larger blocks are divided before they turn."""
-    monkeypatch.setattr(key_blocks, "_LEAST_KEYS", 1)
+def turn_few_keys_at_once(monkeypatch: pytest.MonkeyPatch, keys: int = 2, least: int = 1) -> None:
+    """Blocks of more than `keys` are divided before they turn, and `least` keys make a block."""
+    monkeypatch.setattr(key_blocks, "_LEAST_KEYS", least)
     monkeypatch.setattr(key_blocks, "_PLACES_A_VALUE", 100)
-    monkeypatch.setattr(key_blocks, "_LOOKUPS_A_TURN", 2 * SIZE // SLIDE)
+    monkeypatch.setattr(key_blocks, "_LOOKUPS_A_TURN", keys * SIZE // SLIDE)
 
 
 rows_of = st.lists(st.tuples(st.sampled_from(KEYS), st.integers(-10, 45)), min_size=1, max_size=12)
@@ -149,8 +149,11 @@ def test_rows_at_each_slice_and_behind_windows_are_the_model(gap: int, lateness:
     compare_with_the_model(BlocksModel(lateness), BlocksJob(lateness), steps, "hashmap")
 
 
-def test_few_keys_turn_at_once_and_stand_in_one_block_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    turn_two_keys_at_once(monkeypatch)
+@pytest.mark.parametrize(("keys", "least", "parts"), [(2, 1, [2, 2, 2, 1]), (3, 2, [3, 2, 2])])
+def test_few_keys_turn_at_once_and_stand_in_one_block_again(
+    keys: int, least: int, parts: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turn_few_keys_at_once(monkeypatch, keys, least)
     job = BlocksJob(0)
     job.start(1, "hashmap")
     (operator,) = windowing(job)
@@ -162,7 +165,8 @@ def test_few_keys_turn_at_once_and_stand_in_one_block_again(monkeypatch: pytest.
             # A deadline that has passed: one block fires in each piece of work.
             sizes += [len(results) for results, _ in operator.fire_event_timers(0.0)]
     # A new front has two slices behind its first window. One window more has the back alone, and then keys turn.
-    assert sizes[:17] == [7, 7, 7, *[2, 2, 2, 1, 7, 7, 7] * 2]
+    expected = [7, 7, 7, *[*parts, 7, 7, 7] * 2]
+    assert sizes[: len(expected)] == expected
     assert len({id(block) for block in operator._blocks._by_key.values()}) == 1
 
 
@@ -174,7 +178,7 @@ def test_a_cut_between_any_two_blocks_of_windows_that_fire_loses_and_doubles_not
     monkeypatch.setattr(key_blocks, "_MOST_KEYS", 5 if divided else 2)
     monkeypatch.setattr(key_blocks, "_LEAST_KEYS", 1)
     if divided:
-        turn_two_keys_at_once(monkeypatch)
+        turn_few_keys_at_once(monkeypatch)
     model, job = BlocksModel(0), BlocksJob(0)
     job.start(1, "hashmap")
     found: Counter[Any] = Counter()

@@ -56,9 +56,9 @@ def by_value(rows: DataStream) -> Any:
     return rows.key_by(lambda row: row)
 
 
-def interval_join(rows: DataStream) -> Any:
-    keyed = by_value(rows)
-    return keyed.interval_join(by_value(rows.map(lambda row: row))).between(Time.seconds(-1), Time.seconds(1))
+def interval_join(rows: DataStream, distance: int = 1) -> Any:
+    joined = by_value(rows).interval_join(by_value(rows.map(lambda row: row)))
+    return joined.between(Time.seconds(-distance), Time.seconds(distance))
 
 
 CASES: dict[str, Callable[[DataStream], DataStream]] = {
@@ -71,6 +71,7 @@ CASES: dict[str, Callable[[DataStream], DataStream]] = {
     "incremental session": lambda rows: by_value(rows).window(SESSIONS).reduce(max, Counted()),
     "evicting window": lambda rows: by_value(rows).window(TUMBLING).evictor(CountEvictor.of(9)).process(Counted()),
     "interval join": lambda rows: interval_join(rows).process(Pair()),
+    "interval join of one time": lambda rows: interval_join(rows, 0).process(Pair()),
     "pattern": lambda rows: CEP.pattern(rows, Pattern.begin("a")).process(Match()),
 }  # fmt: skip
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from yarrow.container.codegen.code_writer import CodeWriter
+from yarrow.container.codegen.user_functions import results_of
 from yarrow.container.operators.base import Emit
 from yarrow.container.operators.join.fine_buckets import place_of_any, timed_entries
 from yarrow.container.operators.join.fine_rows import FineRows
@@ -96,8 +97,7 @@ def _generate_of_one_time(
     with generate_failures(code, pairs, row, other), each:
         process, both = code.bind("process", pairs.process), ", ".join(row.pair(other))
         code.line(f"{made} = {process}({both}, {context})")
-        with code.block(f"if {made} is not None:"):
-            code.line(f"{results} += {made}")
+        code.line(f"{results} += {code.bind('results_of', results_of)}({made})")
     with code.block(f"for {result} in {results}:"):
         emit(result, later)
 

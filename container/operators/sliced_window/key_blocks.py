@@ -197,8 +197,13 @@ class KeyBlocks:
         return Fired(keys, values, [], [])
 
     def _split(self, block: KeyBlock) -> tuple[KeyBlock, KeyBlock]:
-        """Divides a block whose front has left, so that no more keys than allowed turn at once."""
-        at = self._turn_at_once
+        """Divides a block whose front has left, so that no more keys than allowed turn at once.
+
+        All parts have about the same size, so that none has too few keys for a block.
+        """
+        number = len(block.keys)
+        parts = -(-number // self._turn_at_once)
+        at = -(-number // parts)
         first = KeyBlock(block.window, block.keys[:at], block.border, block.backs[:at])
         block.keys, block.backs = block.keys[at:], block.backs[at:]
         self._by_key.update((key, first) for key in first.keys if key is not _GONE)

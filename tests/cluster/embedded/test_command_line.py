@@ -354,7 +354,7 @@ def beats(timeout_seconds: int) -> list[str]:
 def test_a_killed_client_takes_its_job_with_it_if_that_was_asked_for(standalone: CommandLine) -> None:
     (standalone.folder / "job.py").write_text(_ENDLESS)
     # The one that lives is heard within that time, also on a busy machine.
-    seconds = {"lives": 10, "dies": 3, "leaves": 3}
+    seconds = {"lives": 20, "dies": 10, "leaves": 10}
     flags = {"lives": ["-sae"], "dies": ["-sae"], "leaves": []}
     clients = [
         subprocess.Popen(
@@ -373,6 +373,7 @@ def test_a_killed_client_takes_its_job_with_it_if_that_was_asked_for(standalone:
 
     try:
         lives, dies, leaves = [_job_of(client) for client in clients]
+        assert jobs("RUNNING") == {lives, dies, leaves}
         clients[1].kill()
         clients[2].kill()
         wait_until(lambda: dies in jobs("CANCELED"))
