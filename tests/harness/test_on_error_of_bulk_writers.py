@@ -129,8 +129,9 @@ def test_skipped_rows_leave_the_file_that_the_others_alone_would_make(tmp_path: 
             harness.run(env.get_job_graph())
     (some,), (everything,) = files_in(tmp_path / "some"), files_in(tmp_path / "all")
     assert list(read(some)) == list(read(everything))
-    # Small parts of a chunk make no small row groups, stripes or blocks.
-    assert some.stat().st_size <= 1.01 * everything.stat().st_size + 100
+    # Small parts of a chunk make no small row groups, stripes or blocks: a file of them would have several times the
+    # size. Pages end where chunks do, and the time in which rows come cuts chunks.
+    assert some.stat().st_size <= 1.1 * everything.stat().st_size + 100
 
 
 def columns(numbers: Sequence[int | None]) -> ArrowBatch:
