@@ -15,6 +15,7 @@ import pyarrow as pa
 from yarrow.common.types import Row
 from yarrow.container.operators.columnar_pattern.pending_batches import Numbers, WaitingColumns, groups_of
 from yarrow.container.operators.columnar_pattern.relevant_rows import BEGINS, GOES_ON, Flags
+from yarrow.container.operators.rows_by_key import order_by_key_and_time
 from yarrow.runtime.data.column_rows import rows_of_batch
 
 #: Rows of a key that leave at once, as a piece of work between two mails.
@@ -121,7 +122,7 @@ def places_that_matter(rows: WaitingColumns, codes: Numbers, live: Flags) -> Num
 
     `codes`: the number of each row's key. `live`: for each key, whether it has a partial match, bool, shape (keys,).
     """
-    order = np.lexsort((rows.times, codes))
+    order = order_by_key_and_time(codes, rows.times)
     codes, marks = codes[order], rows.marks[order]
     begins = marks[:, BEGINS]
     is_first = np.diff(codes, prepend=-1) != 0

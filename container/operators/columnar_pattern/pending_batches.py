@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from yarrow.container.operators.columnar_pattern.column_conditions import Truths
 from yarrow.container.operators.columnar_pattern.relevant_rows import Marks
+from yarrow.container.operators.rows_by_key import order_by_key_and_time
 from yarrow.runtime.data.batch_key import BatchKey
 from yarrow.runtime.data.column_rows import rows_of_batch
 
@@ -178,7 +179,7 @@ class PendingBatches:
         if rows is None:
             return
         codes, keys = codes_of(self._key, rows.records)
-        order = np.lexsort((rows.times, codes))
+        order = order_by_key_and_time(codes, rows.times)
         records = rows_of_batch(rows.records, pa.array(order))
         stored = pa.RecordBatch.from_arrays(
             [pa.array(rows.times[order]), *records.columns], schema=self._stored

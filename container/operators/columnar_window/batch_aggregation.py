@@ -16,6 +16,7 @@ from yarrow.container.codegen.user_functions import close_function, load_functio
 from yarrow.container.operators.base import OperatorContext
 from yarrow.container.operators.columnar.declared_columns import BatchFunctionError, DeclaredColumns
 from yarrow.container.operators.columnar.row_times import Times
+from yarrow.container.operators.rows_by_key import order_by_key_and_time
 from yarrow.container.operators.runtime_context import OperatorRuntimeContext
 from yarrow.container.protocol.failure import OperatorFailure
 from yarrow.datastream.functions import WindowGroups
@@ -148,4 +149,4 @@ def _order(times: Times, offsets: Times) -> Times | None:
     if not behind.any():
         return None
     groups = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
-    return np.lexsort((times, groups))
+    return order_by_key_and_time(groups, times)
