@@ -96,7 +96,7 @@ class TimerValues(NamedTuple):
 class ValuesByWindow(NamedTuple):
     """The values of keys in windows, whose keys stand beside them: for a map state, each is a map of one window."""
 
-    #: What each window is stored as, and how many of the values it has, one window after the other.
+    #: The stored form of each window, and the number of its values, in the order of the values.
     windows: list[Any]
     counts: list[int]
     values: list[Any]
@@ -194,7 +194,7 @@ def divided_runs(
 def _timer_contents(
     form: StateForm, timers: TimerValues, order: npt.NDArray[np.intp], runs: Sequence[slice]
 ) -> list[bytes]:
-    """What `dump_contents` gives of each run of timers."""
+    """Encodes the timers of each run as `dump_contents` does."""
     times = timers.times[order]
     namespaces = [None] * len(times)
     if timers.namespaces is not None:
@@ -210,7 +210,7 @@ def _timer_contents(
 def _contents_by_window(
     form: StateForm, content: ValuesByWindow, order: npt.NDArray[np.intp], runs: Sequence[slice]
 ) -> list[bytes]:
-    """What `dump_contents` gives of each run of maps of one window."""
+    """Encodes the values of each run, as maps of one window, as `dump_contents` does."""
     assert form.map_key is not None
     windows = shown_map_keys(content.windows, declared_type(form.map_key.config()))
     places = np.repeat(np.arange(len(windows)), content.counts)[order]

@@ -96,7 +96,7 @@ class FakeSparkDriver(RpcEndpoint):
         await self.master.report_spark_application(self.driver_id, APPLICATION)
 
     async def configuration(self) -> dict[str, str]:
-        """What a driver in a container of YARN asks its master for."""
+        """Asks the master for the configuration, as a driver in a container of YARN does."""
         return (await self.master.read_spark_configuration(self.driver_id)).configuration
 
     @property

@@ -137,7 +137,7 @@ def pytest_runtest_makereport(
 
 
 def standalone_logs(folder: Path) -> list[Path]:
-    """Those below the folder. A job that still runs may remove other folders below it meanwhile."""
+    """Finds the logs of standalone processes below the folder, while a job may remove folders below it."""
     found = [
         Path(place, name)
         for place, _, names in os.walk(folder)  # unlike rglob, it passes over a folder that is gone

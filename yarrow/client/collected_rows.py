@@ -178,8 +178,8 @@ class CollectedRows:
     def _begin_anew(self, checkpoint_id: int) -> tuple[()]:
         """Handles a start of all tasks from that checkpoint, which may void streams.
 
-        Such are those of a rescale that was taken back, or that another master does not know. The client may
-        have missed starts in between, so an older stream may be void, too: then no attempt continues it.
+        It voids streams of a rescale that was taken back, and streams that another master does not know. The
+        client may have missed starts in between. So an older stream may be void, too: no attempt continues it.
         """
         for stream in self._streams.values():
             stream.all_tasks_start(checkpoint_id)

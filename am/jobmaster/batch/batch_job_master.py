@@ -277,7 +277,7 @@ class BatchJobMaster(RpcEndpoint):
             self._decide(SparkDriverLost(self._now(), run, cause))
 
     def _driver_configuration(self) -> dict[str, str]:
-        """What the next driver is given, by what it has to do."""
+        """The configuration of the next driver, which may have to commit alone."""
         return driver_configuration(self.graph.job, commits_only=bool(self._commits.blob_key))
 
     # For the Dispatcher.

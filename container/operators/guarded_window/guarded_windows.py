@@ -197,7 +197,7 @@ class GuardedWindowingOperator(WindowingOperator):
     def _letters(
         self, failed: FailedRecords, error: Exception, row: Any, timestamp: int | None
     ) -> Iterable[tuple[OutputTag, DeadLetter]]:
-        """What leaves in place of a row as the program knows it, or of a partial value of several rows."""
+        """Makes the letters of a row as the program knows it, or of a partial value of several rows."""
         record = self._row_of(row)
         if self._spec.pre_aggregated and row[1] is not None:
             return failed.tagged_letters(error, PARTIAL_VALUE, record, timestamp, _TOLD)
@@ -236,7 +236,7 @@ class GuardedWindowingOperator(WindowingOperator):
     def _letters_of_window(
         self, failed: FailedRecords, error: Exception, window: Any, before: Any
     ) -> Iterable[tuple[OutputTag, DeadLetter]]:
-        """What leaves in place of the results of a window; `before`: its content, see `_before_firing`."""
+        """Makes the letters of a window that gives no results; `before`: its content, see `_before_firing`."""
         told = f"the window {short_record(window)} leaves as one value, into which its rows were folded"
         # Windows that are none of time never end. Readers of letters have no such time.
         stamp = window.max_timestamp()

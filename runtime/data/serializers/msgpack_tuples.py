@@ -226,7 +226,7 @@ class _WidthCheck:
 
 @functools.lru_cache(1024)
 def _head(rows: int) -> bytes:
-    """What stands before the first of so many rows."""
+    """The bytes before the first of so many rows."""
     # None is one byte.
     return bytes([MESSAGE_PACK]) + _ENCODER.encode([None] * rows)[:-rows]
 

@@ -28,7 +28,7 @@ SET_BY_ENGINE: Final[Mapping[str, str]] = MappingProxyType(
         "spark.submit.deployMode": "client",
     }
 )
-#: What a program cannot change on YARN.
+#: Keys that a program cannot change on YARN, with their values.
 SET_ON_YARN: Final[Mapping[str, str]] = MappingProxyType(
     {
         # The restart strategy decides about another attempt, which has an application of its own.

@@ -182,7 +182,7 @@ def test_timers_that_are_encoded_together_are_those_that_are_encoded_alone(
 
 
 _TIME_WINDOW = Types.TUPLE([Types.LONG(), Types.LONG()])
-#: What windows are stored as, and the declared type of that.
+#: Stored forms of windows, and the declared type of each form.
 stored_windows = st.sampled_from(
     [
         (st.tuples(_longs, _longs), _TIME_WINDOW),
