@@ -19,7 +19,7 @@ from yarrow.common.typeinfo import (
     TupleTypeInfo,
     TypeInformation,
 )
-from yarrow.common.types import Row, positional_row
+from yarrow.common.types import Row, own_names, positional_row
 from yarrow.datastream.connectors.base import (
     Boundedness,
     Source,
@@ -46,8 +46,8 @@ class CollectionSplit(SourceSplit):
 class CollectionSource(Source[Any, CollectionSplit]):
     """A source of the given elements, in order, through one reader: give the operator parallelism 1.
 
-    With a declared type each element must belong to it; tuples and lists become the Rows or tuples it
-    declares. Raises InvalidProgramError naming the position of an element that does not, or that cannot be
+    With a declared type each element must belong to it; tuples, lists, dicts and objects become the Rows or tuples
+    it declares. Raises InvalidProgramError naming the position of an element that does not, or that cannot be
     pickled.
     """
 
@@ -148,16 +148,16 @@ def _typed(element: Any, type_info: TypeInformation, index: int) -> Any:
     if not type_info.accepts(value):
         raise InvalidProgramError(
             f"from_collection: element {index} ({_short(element)}) does not belong to the declared type "
-            f"{type_info}"
+            f"{type_info}: {_mismatch(value, type_info)}"
         )
     return value
 
 
 def conform(value: Any, type_info: TypeInformation) -> Any:
-    """`value` with tuples, lists and dicts turned into the Rows and tuples that the type declares.
+    """`value` with tuples, lists, dicts and objects turned into the Rows and tuples that the type declares.
 
-    Integers become floats where the type declares floats. Other values are returned unchanged, whether they
-    belong to the type or not.
+    A Row, dict or object with the declared names gives its values by name, whatever their order. Integers become
+    floats where the type declares floats. Other values are returned unchanged, whether they belong to the type or not.
     """
     if isinstance(type_info, RowTypeInfo):
         return _row(value, type_info)
@@ -177,19 +177,55 @@ def conform(value: Any, type_info: TypeInformation) -> Any:
 
 def _row(value: Any, type_info: RowTypeInfo) -> Any:
     types = type_info.get_field_types()
-    if isinstance(value, dict):
-        names = type_info.get_field_names()
-        if not value.keys() <= set(names):
-            return value
-        value = [value.get(name) for name in names]
-    if not isinstance(value, tuple | list | Row) or len(value) != len(types):
+    fields = _by_name(value, type_info) if type_info.is_named or isinstance(value, dict) else value
+    if not isinstance(fields, tuple | list | Row) or len(fields) != len(types):
         return value
-    row = positional_row([conform(item, field) for item, field in zip(value, types, strict=True)])
+    row = positional_row([conform(item, field) for item, field in zip(fields, types, strict=True)])
     if type_info.is_named:
         row.set_field_names(type_info.get_field_names())
     if isinstance(value, Row):
         row.set_row_kind(value.get_row_kind())
     return row
+
+
+def _by_name(value: Any, type_info: RowTypeInfo) -> Any:
+    """The values of a Row, dict or object in the order of the declared names.
+
+    Any other value is returned as it is, and so is one whose names are not those of the type.
+    """
+    names = type_info.get_field_names()
+    if isinstance(value, dict):
+        return [value.get(name) for name in names] if value.keys() <= set(names) else value
+    if isinstance(value, Row):
+        own = own_names(value)
+        if own is None:
+            return value
+        return [value[name] for name in names] if set(own) == set(names) else None
+    if isinstance(value, tuple | list) or not hasattr(value, "__dict__"):
+        return value
+    attributes = vars(value)
+    return [attributes[name] for name in names] if attributes.keys() >= set(names) else value
+
+
+def _mismatch(value: Any, type_info: TypeInformation) -> str:
+    """The reason why a value, as `conform` gives it, does not belong to a type: the innermost value that differs."""
+    if not isinstance(type_info, RowTypeInfo | TupleTypeInfo):
+        return f"{_short(value)} ({type(value).__name__}) is no value of {type_info}"
+    types = type_info.get_field_types()
+    names = [*map(str, range(len(types)))]
+    if isinstance(type_info, RowTypeInfo):
+        names = type_info.get_field_names()
+        own = [*value] if isinstance(value, dict) else own_names(value) if isinstance(value, Row) else None
+        if own is not None and set(own) != set(names):
+            return f"its fields are {', '.join(map(str, own))}, and the type has {', '.join(names)}"
+    if isinstance(value, tuple | list | Row) and len(value) != len(types):
+        return f"it has {len(value)} values, and the type has {len(types)} fields"
+    if not isinstance(value, Row if isinstance(type_info, RowTypeInfo) else tuple):
+        return f"{_short(value)} ({type(value).__name__}) has no values for these fields"
+    for name, item, field in zip(names, value, types, strict=True):
+        if item is not None and not field.accepts(item):
+            return f"field {name}: {_mismatch(item, field)}"
+    raise AssertionError(f"{value!r} belongs to {type_info}")
 
 
 def _short(value: Any) -> str:

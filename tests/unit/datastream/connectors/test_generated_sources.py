@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.unit.datastream.connectors.harness import ReaderContext, SourceHarness, run, run_with_restores
 from yarrow.common.typeinfo import Types
-from yarrow.common.types import Row
+from yarrow.common.types import Row, RowKind
 from yarrow.datastream.connectors.base import NothingAvailable, Source, SourceRecords
 from yarrow.datastream.connectors.collection import CollectionSource
 from yarrow.datastream.connectors.datagen import (
@@ -209,9 +209,49 @@ def test_tuples_become_the_declared_rows() -> None:
     assert source.produced_type() is not None
 
 
+class Person:
+    """An element with attributes, as user classes have them."""
+
+    def __init__(self, first: str, last: str) -> None:
+        self.last, self.first, self.age = last, first, 41
+
+
+def test_names_give_the_values_of_declared_rows_in_any_order() -> None:
+    declared = Types.ROW_NAMED(["first", "last"], [Types.STRING(), Types.STRING()])
+    outer = Types.ROW_NAMED(["by", "n"], [declared, Types.INT()])
+    ann = Row(first="Ann", last="Smith")
+    moved = Row(last="Smith", first="Ann")
+    moved.set_row_kind(RowKind.DELETE)
+    people: list[Any] = [moved, {"last": "Smith", "first": "Ann"}, Person("Ann", "Smith"), ("Ann", "Smith")]
+    found = run(CollectionSource(people, declared))
+    assert found == [Row.of_kind(RowKind.DELETE, first="Ann", last="Smith"), ann, ann, ann]
+    assert run(CollectionSource([Row(n=1, by={"last": "Smith", "first": "Ann"})], outer)) == [
+        Row(by=ann, n=1)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("element", "reason"),
+    [
+        ("x", r"'x' \(str\) has no values for these fields"),
+        (Row(a=1, c="x"), "its fields are a, c, and the type has a, b"),
+        ({"a": 1, "b": "x", "c": 2}, "its fields are a, b, c, and the type has a, b"),
+        (Person("Ann", "Smith"), "has no values for these fields"),
+        ((1,), "it has 1 values, and the type has 2 fields"),
+        ((1, 2), r"field b: 2 \(int\) is no value of String"),
+    ],
+)
+def test_an_element_that_is_no_declared_row_tells_what_differs(element: Any, reason: str) -> None:
+    declared = Types.ROW_NAMED(["a", "b"], [Types.INT(), Types.STRING()])
+    with pytest.raises(InvalidProgramError, match=f"from_collection: element 1 .*{reason}"):
+        CollectionSource([(1, None), element], declared)
+
+
 def test_an_element_of_another_type_is_named() -> None:
-    with pytest.raises(InvalidProgramError, match=r"element 1 \('x'\).*Integer"):
+    with pytest.raises(InvalidProgramError, match=r"element 1 \('x'\).*Integer: 'x' \(str\) is no value of"):
         CollectionSource([1, "x"], Types.INT())
+    with pytest.raises(InvalidProgramError, match=r"field 1: 2 \(int\) is no value of String"):
+        CollectionSource([(1, 2)], Types.TUPLE([Types.INT(), Types.STRING()]))
 
 
 def test_an_element_that_does_not_pickle_is_named() -> None:
