@@ -7,6 +7,7 @@ column fails naming row and column.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
 from typing import Any
 
 import pyarrow as pa
@@ -49,6 +50,47 @@ def batch_of_rows(rows: Sequence[Any], schema: pa.Schema) -> pa.RecordBatch:
     """Rows, tuples, lists or dicts as columns. Raises FileFormatError naming the first that does not fit."""
     arrays = [_array(column, field) for column, field in zip(_columns_of(rows, schema), schema, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def rounded_batch_of_rows(rows: Sequence[Any], schema: pa.Schema) -> pa.RecordBatch:
+    """The same, with decimals rounded half up to the digits behind the point of their columns, as Flink writes them."""
+    columns = zip(_columns_of(rows, schema), schema, strict=True)
+    arrays = [_array(column, field, _rounding(field.type)) for column, field in columns]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _rounding(kind: pa.DataType) -> Callable[[Any], Any] | None:
+    """Return a function that rounds the decimals in a value of a column; None = the column has none."""
+    if pa.types.is_decimal(kind):
+        context = Context(prec=kind.precision, rounding=ROUND_HALF_UP)
+        unit = Decimal(1).scaleb(-kind.scale)
+        return lambda value: _rounded(value, unit, context)
+    if pa.types.is_struct(kind):
+        parts = [(field.name, rounded) for field in kind if (rounded := _rounding(field.type)) is not None]
+        return (lambda value: _rounded_fields(value, parts)) if parts else None
+    if pa.types.is_map(kind):
+        of_items = _rounding(kind.item_type)
+        return of_items and (lambda pairs: pairs and [(key, of_items(item)) for key, item in pairs])
+    if pa.types.is_list(kind):
+        of_elements = _rounding(kind.value_type)
+        return of_elements and (lambda elements: elements and [*map(of_elements, elements)])
+    return None
+
+
+def _rounded(value: Any, unit: Decimal, context: Context) -> Any:
+    if not isinstance(value, Decimal):
+        return value
+    try:
+        return value.quantize(unit, context=context)
+    except InvalidOperation:
+        # It has too many digits before the point. Arrow refuses it.
+        return value
+
+
+def _rounded_fields(value: Any, parts: Sequence[tuple[str, Callable[[Any], Any]]]) -> Any:
+    if not isinstance(value, dict):
+        return value
+    return value | {name: rounded(value[name]) for name, rounded in parts if name in value}
 
 
 def _columns_of(rows: Sequence[Any], schema: pa.Schema) -> Sequence[Sequence[Any]]:
@@ -131,13 +173,16 @@ def parts_of(column: pa.Array) -> Iterator[tuple[pa.Array, pa.Field]]:
         yield column.flatten(), kind.value_field
 
 
-def _array(values: Sequence[Any], field: pa.Field) -> pa.Array:
+def _array(values: Sequence[Any], field: pa.Field, rounded: Callable[[Any], Any] | None = None) -> pa.Array:
+    """The values of a column as an array. `rounded` is called with each value before."""
     try:
-        array = pa.array(_plain(values, field.type), field.type)
+        plain = _plain(values, field.type)
+        array = pa.array(plain if rounded is None else [*map(rounded, plain)], field.type)
     except (pa.ArrowException, FileFormatError, TypeError, ValueError, OverflowError) as whole:
         for index, value in enumerate(values):
             try:
-                pa.array(_plain([value], field.type), field.type)
+                plain = _plain([value], field.type)
+                pa.array(plain if rounded is None else [*map(rounded, plain)], field.type)
             except (pa.ArrowException, FileFormatError, TypeError, ValueError, OverflowError) as error:
                 raise FileFormatError(
                     f"row {index} of the batch: {value!r} does not fit column {field.name!r} of type "

@@ -25,7 +25,7 @@ from yarrow.datastream.formats.columnar_files import (
     refuse_hadoop_config,
     require_columns,
 )
-from yarrow.datastream.formats.columns import as_schema
+from yarrow.datastream.formats.columns import as_schema, rounded_batch_of_rows
 from yarrow.runtime.common.errors import InvalidProgramError
 from yarrow.table.types import RowType
 
@@ -113,7 +113,7 @@ class OrcWriterFactory(BulkWriterFactory[Any]):
     def __init__(self, schema: pa.Schema, options: dict[str, Any]) -> None:
         require_columns("OrcBulkWriters", schema)
         self._schema = schema
-        self._columns = FileColumns(schema, require=require_instants)
+        self._columns = FileColumns(schema, rounded_batch_of_rows, require_instants)
         self._options = options
         for field in schema:
             _require_column(field)

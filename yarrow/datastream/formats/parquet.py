@@ -36,7 +36,7 @@ from yarrow.datastream.formats.columnar_files import (
     refuse_hadoop_config,
     require_columns,
 )
-from yarrow.datastream.formats.columns import as_schema
+from yarrow.datastream.formats.columns import as_schema, rounded_batch_of_rows
 from yarrow.runtime.columns.group_statistics import GroupStatistics
 from yarrow.runtime.common.errors import InvalidProgramError
 from yarrow.table.types import RowType
@@ -166,7 +166,7 @@ class ParquetWriterFactory(BulkWriterFactory[Any]):
         require_columns("ParquetBulkWriters", self._schema)
         for field in self._schema:
             _require_column(field)
-        self._columns = FileColumns(self._schema, require=require_milliseconds)
+        self._columns = FileColumns(self._schema, rounded_batch_of_rows, require_milliseconds)
 
     def create(self, stream: BinaryIO) -> ColumnarBulkWriter:
         """A writer into an open stream."""

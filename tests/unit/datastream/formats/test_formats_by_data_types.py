@@ -25,6 +25,7 @@ from yarrow.datastream.formats.csv import (
     CsvSchema,
     CsvSchemaBuilder,
 )
+from yarrow.datastream.formats.orc import OrcBulkWriters, OrcColumnarRowInputFormat
 from yarrow.datastream.formats.parquet import ParquetBulkWriters, ParquetColumnarRowInputFormat
 from yarrow.runtime.common.errors import InvalidProgramError
 from yarrow.table import DataTypes
@@ -223,3 +224,33 @@ def test_parquet_is_declared_by_data_types(tmp_path: Path) -> None:
     schema = ParquetColumnarRowInputFormat(row_type).produced_schema(None)
     assert schema is not None
     assert schema.field("price").type == pa.decimal128(6, 3)
+
+
+@pytest.mark.parametrize(
+    ("writers", "reader"),
+    [(ParquetBulkWriters, ParquetColumnarRowInputFormat), (OrcBulkWriters, OrcColumnarRowInputFormat)],
+)
+def test_columns_of_decimals_are_rounded_half_up(writers: Any, reader: Any, tmp_path: Path) -> None:
+    money = DataTypes.DECIMAL(5, 2)
+    part = DataTypes.ROW([DataTypes.FIELD("n", DataTypes.INT()), DataTypes.FIELD("cost", money)])
+    row_type = DataTypes.ROW(
+        [
+            DataTypes.FIELD("price", money),
+            DataTypes.FIELD("parts", DataTypes.ARRAY(part)),
+            DataTypes.FIELD("rates", DataTypes.MAP(DataTypes.STRING(), money)),
+        ]
+    )
+    given = Row(
+        Decimal("1.005"), [Row(1, Decimal("2.5")), Row(2, Decimal("-0.115")), None], {"a": Decimal("9.994")}
+    )
+    nothing = Row(None, None, None)
+    file = tmp_path / "prices"
+    factory = writers.for_row_type(row_type)
+    file.write_bytes(written(factory, [given, nothing]))
+    parts = [Row(n=1, cost=Decimal("2.50")), Row(n=2, cost=Decimal("-0.12")), None]
+    assert run(source(reader(row_type, columnar=False), file)) == [
+        Row(price=Decimal("1.01"), parts=parts, rates={"a": Decimal("9.99")}),
+        Row(price=None, parts=None, rates=None),
+    ]
+    with pytest.raises(FileFormatError, match=r"row 1 of the batch: Decimal\('999.995'\) .* column 'price'"):
+        written(factory, [nothing, Row(Decimal("999.995"), None, None)])
