@@ -89,8 +89,11 @@ class Instant:
         return self.seconds * 1_000 + self.nanos // _NANOS_PER_MILLI
 
 
-def milliseconds_of(span: Time | Duration | timedelta) -> int:
-    """Return a length of time in whole milliseconds, whichever of the three types it is given as."""
+def milliseconds_of(span: Time | Duration | timedelta, name: str = "a length of time") -> int:
+    """Return a length of time in whole milliseconds, whichever of the three types it is given as.
+
+    Raises TypeError for anything else, with the name of the argument.
+    """
     match span:
         case Time():
             return span.to_milliseconds()
@@ -98,4 +101,7 @@ def milliseconds_of(span: Time | Duration | timedelta) -> int:
             return span.to_millis()
         case timedelta():
             return span // timedelta(milliseconds=1)
-    raise TypeError(f"expected Time, Duration or datetime.timedelta, got {type(span).__name__}")
+    raise TypeError(
+        f"{name} must be a Time, Duration or timedelta, such as "
+        f"Duration.of_millis({span if type(span) is int else 5}), not {span!r}"
+    )

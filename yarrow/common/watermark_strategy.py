@@ -187,7 +187,9 @@ class WatermarkStrategy:
     @staticmethod
     def for_bounded_out_of_orderness(max_out_of_orderness: Duration | Time | timedelta) -> WatermarkStrategy:
         """Return the strategy for records that are late by `max_out_of_orderness` at most."""
-        return WatermarkStrategy(_BoundedOutOfOrdernessFactory(milliseconds_of(max_out_of_orderness)))
+        return WatermarkStrategy(
+            _BoundedOutOfOrdernessFactory(milliseconds_of(max_out_of_orderness, "max_out_of_orderness"))
+        )
 
     @staticmethod
     def for_generator(generator_factory: Callable[[], WatermarkGenerator]) -> WatermarkStrategy:
@@ -219,7 +221,7 @@ class WatermarkStrategy:
 
         Raises ValueError unless the time is at least a millisecond.
         """
-        timeout = milliseconds_of(idle_timeout)
+        timeout = milliseconds_of(idle_timeout, "idle_timeout")
         if timeout < 1:
             raise ValueError(f"idle_timeout must be at least 1 ms, not {timeout} ms")
         return replace(self, idle_timeout_ms=timeout)
@@ -237,8 +239,8 @@ class WatermarkStrategy:
         """
         if not isinstance(watermark_group, str) or not watermark_group:
             raise ValueError(f"watermark_group must be a non-empty text, not {watermark_group!r}")
-        drift = milliseconds_of(max_allowed_watermark_drift)
-        interval = 1_000 if update_interval is None else milliseconds_of(update_interval)
+        drift = milliseconds_of(max_allowed_watermark_drift, "max_allowed_watermark_drift")
+        interval = 1_000 if update_interval is None else milliseconds_of(update_interval, "update_interval")
         if drift < 0:
             raise ValueError(f"max_allowed_watermark_drift must not be negative: {drift} ms")
         if interval < 1:

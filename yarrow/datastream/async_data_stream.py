@@ -231,10 +231,12 @@ def _batch_limits(
             f"{method}: capacity {limits.capacity} is less than max_rows of {name}, which is {most}: no call would"
             " get so many rows. Raise the capacity, to twice as many at least if calls are to overlap"
         )
-    wait = milliseconds_of(function.max_wait)
+    wait = milliseconds_of(function.max_wait, "max_wait")
     if wait < 0:
         raise ValueError(f"{method}: max_wait of {name} must be at least 0 ms, not {function.max_wait!r}")
-    latency = limits.timeout // 2 if function.latency is None else milliseconds_of(function.latency)
+    latency = (
+        limits.timeout // 2 if function.latency is None else milliseconds_of(function.latency, "latency")
+    )
     if function.latency is not None and latency < 1:
         raise ValueError(f"{method}: latency of {name} must be at least 1 ms, not {function.latency!r}")
     return AsyncBatchLimits(max_rows=most, max_wait_ms=wait, latency_ms=latency)

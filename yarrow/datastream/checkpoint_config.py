@@ -146,7 +146,9 @@ class CheckpointConfig:
 
     def set_aligned_checkpoint_timeout(self, alignment_timeout: Duration | Time) -> CheckpointConfig:
         """Set how long a checkpoint stays aligned before its barriers overtake records."""
-        return self._set_millis(options.ALIGNED_TIMEOUT, milliseconds_of(alignment_timeout), 0)
+        return self._set_millis(
+            options.ALIGNED_TIMEOUT, milliseconds_of(alignment_timeout, "alignment_timeout"), 0
+        )
 
     def get_alignment_timeout(self) -> Duration:
         """Return the same as `get_aligned_checkpoint_timeout`; the older name."""

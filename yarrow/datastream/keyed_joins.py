@@ -243,7 +243,9 @@ class IntervalJoin(_KeyedStreams[S]):
 
     def between(self, lower_bound: Time | Duration, upper_bound: Time | Duration) -> IntervalJoined[S]:
         """Let a record at t meet records of the other stream from t + lower to t + upper, both included."""
-        return IntervalJoined(self, (milliseconds_of(lower_bound), milliseconds_of(upper_bound)))
+        return IntervalJoined(
+            self, (milliseconds_of(lower_bound, "lower_bound"), milliseconds_of(upper_bound, "upper_bound"))
+        )
 
 
 class IntervalJoined(_OuterJoined[S], _Interval):
@@ -292,7 +294,7 @@ class _AsOf(ABC, Generic[J]):
         return self._looking(AsOfDirection.NEAREST, tolerance)
 
     def _looking(self, direction: AsOfDirection, tolerance: Time | Duration | None) -> J:
-        span = None if tolerance is None else milliseconds_of(tolerance)
+        span = None if tolerance is None else milliseconds_of(tolerance, "tolerance")
         if span is None and direction is AsOfDirection.NEAREST:
             raise InvalidProgramError(
                 "as_of_join: nearest needs a tolerance. Without one a record, and event time behind the join, could"
@@ -380,7 +382,7 @@ class DelayedJoin(_KeyedStreams[S]):
 
         A batch has the records from the time t of that record up to t + delay, which does not belong to it.
         """
-        span = milliseconds_of(delay)
+        span = milliseconds_of(delay, "delay")
         if not 0 < span <= MAX_TIMESTAMP:
             raise InvalidProgramError(
                 f"delayed_join: a delay of {span} ms is refused. Give one above 0, of 64-bit milliseconds"
@@ -576,7 +578,9 @@ class ColumnarIntervalJoin(_ColumnarStreams[S]):
         self, lower_bound: Time | Duration, upper_bound: Time | Duration
     ) -> ColumnarIntervalJoined[S]:
         """Let a row at t meet rows of the other stream from t + lower to t + upper, both included."""
-        return ColumnarIntervalJoined(self, (milliseconds_of(lower_bound), milliseconds_of(upper_bound)))
+        return ColumnarIntervalJoined(
+            self, (milliseconds_of(lower_bound, "lower_bound"), milliseconds_of(upper_bound, "upper_bound"))
+        )
 
 
 class ColumnarIntervalJoined(_Interval, _Outer, _ColumnarJoined[S]):

@@ -193,7 +193,7 @@ class OperatorSettings:
         for a negative drift.
         """
         operator = self.operator("set_max_input_drift")
-        drift = milliseconds_of(max_drift)
+        drift = milliseconds_of(max_drift, "max_drift")
         if drift < 0:
             raise ValueError(f"max_drift must not be negative: {drift} ms")
         check_input_drift(operator)

@@ -200,7 +200,7 @@ class TumblingEventTimeWindows(_EventTimeWindows, _TumblingWindows):
 
         An offset of hours, for example, stands for a time zone.
         """
-        return TumblingEventTimeWindows(milliseconds_of(size), _offset_of(offset))
+        return TumblingEventTimeWindows(milliseconds_of(size, "size"), _offset_of(offset))
 
 
 class TumblingProcessingTimeWindows(_ProcessingTimeWindows, _TumblingWindows):
@@ -212,7 +212,7 @@ class TumblingProcessingTimeWindows(_ProcessingTimeWindows, _TumblingWindows):
 
         An offset of hours, for example, stands for a time zone.
         """
-        return TumblingProcessingTimeWindows(milliseconds_of(size), _offset_of(offset))
+        return TumblingProcessingTimeWindows(milliseconds_of(size, "size"), _offset_of(offset))
 
 
 class _SlidingWindows(_TimeWindows):
@@ -236,7 +236,9 @@ class SlidingEventTimeWindows(_EventTimeWindows, _SlidingWindows):
         size: Time | Duration, slide: Time | Duration, offset: Time | Duration | None = None
     ) -> SlidingEventTimeWindows:
         """Return windows of a size, one starting at `offset` and at every slide from there."""
-        return SlidingEventTimeWindows(milliseconds_of(size), milliseconds_of(slide), _offset_of(offset))
+        return SlidingEventTimeWindows(
+            milliseconds_of(size, "size"), milliseconds_of(slide, "slide"), _offset_of(offset)
+        )
 
 
 class SlidingProcessingTimeWindows(_ProcessingTimeWindows, _SlidingWindows):
@@ -247,7 +249,9 @@ class SlidingProcessingTimeWindows(_ProcessingTimeWindows, _SlidingWindows):
         size: Time | Duration, slide: Time | Duration, offset: Time | Duration | None = None
     ) -> SlidingProcessingTimeWindows:
         """Return windows of a size, one starting at `offset` and at every slide from there."""
-        return SlidingProcessingTimeWindows(milliseconds_of(size), milliseconds_of(slide), _offset_of(offset))
+        return SlidingProcessingTimeWindows(
+            milliseconds_of(size, "size"), milliseconds_of(slide, "slide"), _offset_of(offset)
+        )
 
 
 class _CumulativeWindows(_TimeWindows):
@@ -279,7 +283,9 @@ class CumulativeEventTimeWindows(_EventTimeWindows, _CumulativeWindows):
         size: Time | Duration, step: Time | Duration, offset: Time | Duration | None = None
     ) -> CumulativeEventTimeWindows:
         """Return windows that start at `offset` and multiples of the size from there, one ending at every step."""
-        return CumulativeEventTimeWindows(milliseconds_of(size), milliseconds_of(step), _offset_of(offset))
+        return CumulativeEventTimeWindows(
+            milliseconds_of(size, "size"), milliseconds_of(step, "step"), _offset_of(offset)
+        )
 
 
 class CumulativeProcessingTimeWindows(_ProcessingTimeWindows, _CumulativeWindows):
@@ -291,7 +297,7 @@ class CumulativeProcessingTimeWindows(_ProcessingTimeWindows, _CumulativeWindows
     ) -> CumulativeProcessingTimeWindows:
         """Return windows that start at `offset` and multiples of the size from there, one ending at every step."""
         return CumulativeProcessingTimeWindows(
-            milliseconds_of(size), milliseconds_of(step), _offset_of(offset)
+            milliseconds_of(size, "size"), milliseconds_of(step, "step"), _offset_of(offset)
         )
 
 
@@ -356,7 +362,7 @@ class EventTimeSessionWindows(DynamicEventTimeSessionWindows):
     @staticmethod
     def with_gap(size: Time | Duration) -> EventTimeSessionWindows:
         """Return sessions with this gap."""
-        return EventTimeSessionWindows(milliseconds_of(size))
+        return EventTimeSessionWindows(milliseconds_of(size, "size"))
 
 
 class ProcessingTimeSessionWindows(DynamicProcessingTimeSessionWindows):
@@ -370,7 +376,7 @@ class ProcessingTimeSessionWindows(DynamicProcessingTimeSessionWindows):
     @staticmethod
     def with_gap(size: Time | Duration) -> ProcessingTimeSessionWindows:
         """Return sessions with this gap."""
-        return ProcessingTimeSessionWindows(milliseconds_of(size))
+        return ProcessingTimeSessionWindows(milliseconds_of(size, "size"))
 
 
 class GlobalWindows(WindowAssigner[Any, GlobalWindow]):
@@ -469,7 +475,7 @@ class CountTumblingWindowAssigner(CountSlidingWindowAssigner):
 
 
 def _offset_of(offset: Time | Duration | None) -> int:
-    return 0 if offset is None else milliseconds_of(offset)
+    return 0 if offset is None else milliseconds_of(offset, "offset")
 
 
 def _check_size_and_offset(assigner: object, size: int, slide: int, offset: int) -> None:

@@ -173,7 +173,7 @@ class ContinuousEventTimeTrigger(_ContinuousTrigger):
     @staticmethod
     def of(interval: Time | Duration) -> ContinuousEventTimeTrigger:
         """Return the trigger of an interval."""
-        return ContinuousEventTimeTrigger(milliseconds_of(interval))
+        return ContinuousEventTimeTrigger(milliseconds_of(interval, "interval"))
 
     def _register(self, time: int, ctx: Trigger.TriggerContext) -> None:
         ctx.register_event_time_timer(time)
@@ -200,7 +200,7 @@ class ContinuousProcessingTimeTrigger(_ContinuousTrigger):
     @staticmethod
     def of(interval: Time | Duration) -> ContinuousProcessingTimeTrigger:
         """Return the trigger of an interval."""
-        return ContinuousProcessingTimeTrigger(milliseconds_of(interval))
+        return ContinuousProcessingTimeTrigger(milliseconds_of(interval, "interval"))
 
     def _register(self, time: int, ctx: Trigger.TriggerContext) -> None:
         ctx.register_processing_time_timer(time)

@@ -28,7 +28,7 @@ from yarrow.datastream.keyed_stream import KeyedStream
 from yarrow.datastream.output_tag import OutputTag
 from yarrow.datastream.program.graph_builder import declared
 from yarrow.datastream.program.pre_aggregation import KEY_OF_TRIPLE, pre_aggregation
-from yarrow.datastream.program.user_functions import declares_blocking, require_function
+from yarrow.datastream.program.user_functions import declares_blocking, require_function, with_article
 from yarrow.datastream.window import (
     CountSlidingWindowAssigner,
     CountTumblingWindowAssigner,
@@ -348,10 +348,10 @@ class _StreamOfWindows(WindowsWithLateness):
         for kind in expected:
             if isinstance(function, kind):
                 return self._calls[kind]
-        names = " or a ".join(kind.__name__ for kind in expected)
+        names = " or ".join(map(with_article, expected))
         if isinstance(function, type) and issubclass(function, Function):
             raise TypeError(f"{method} takes an object, not a class: pass {function.__name__}(...) instead")
-        raise TypeError(f"{method} takes a {names}, not {function!r}")
+        raise TypeError(f"{method} takes {names}, not {function!r}")
 
 
 class WindowedStream(_StreamOfWindows):

@@ -166,11 +166,12 @@ class WindowingBase(StoredTimeOperator, FunctionOperator, KeyReadingOperator):
         return self._failure_in(short_record(row), window, error)
 
     def _failure_in(self, record: str, window: Any, error: BaseException) -> OperatorFailure:
-        where = f"window {short_record(window)}"
+        # An assigner that fails gives no window.
+        where = [] if window is None else [f"window {short_record(window)}"]
         if self._spec.rescalable:
             # The rows of a whole stream have one key, which is none of the user's.
-            where += f" of the key {short_record(self.context.state.current_key)}"
-        return OperatorFailure(self.name, f"{record} ({where})", error)
+            where.append(f"the key {short_record(self.context.state.current_key)}")
+        return OperatorFailure(self.name, f"{record} ({' of '.join(where)})" if where else record, error)
 
 
 def _form_of(assigner: WindowAssigner[Any, Any]) -> tuple[WindowForm[Any], type[Window]]:

@@ -93,8 +93,8 @@ def test_a_hundred_records_are_in_flight_unless_the_program_says_otherwise() -> 
         ((Plain(), SECOND), InvalidProgramError, r"Plain.async_invoke is no coroutine function.*async def"),
         ((WithState(), SECOND), UnsupportedFeatureError, "WithState is a CheckpointedFunction"),
         ((Itself, SECOND), TypeError, "takes an object, not a class"),
-        ((NoFunction(), SECOND), TypeError, "takes a AsyncFunction, not a NoFunction"),
-        ((lambda value: [value], SECOND), TypeError, "takes a AsyncFunction"),
+        ((NoFunction(), SECOND), TypeError, "takes an AsyncFunction, not a NoFunction"),
+        ((lambda value: [value], SECOND), TypeError, "takes an AsyncFunction"),
     ],
 )
 def test_wrong_arguments(arguments: tuple[Any, ...], kind: type[Exception], message: str) -> None:

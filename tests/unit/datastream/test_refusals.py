@@ -280,7 +280,7 @@ WRONG_FUNCTIONS: dict[str, tuple[Build, str]] = {
     ),
     "other function": (
         lambda env: numbers(env).filter(Identity()),
-        "filter takes a FilterFunction, not a Identity",
+        "filter takes a FilterFunction, not an Identity",
     ),
     "no function": (lambda env: numbers(env).map(3), "map takes a MapFunction or a callable, not 3"),
     "callable to process": (

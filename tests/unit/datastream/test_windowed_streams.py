@@ -325,13 +325,13 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         lambda: windowed().apply(ApplyAll()), TypeError, "apply takes a WindowFunction",
     ),
     "a function with a key on a whole stream": (
-        lambda: whole().apply(Apply()), TypeError, "apply takes a AllWindowFunction",
+        lambda: whole().apply(Apply()), TypeError, "apply takes an AllWindowFunction",
     ),
     "a window function that is none": (
         lambda: windowed().reduce(add, add), TypeError, "takes a WindowFunction or a ProcessWindowFunction",
     ),
     "aggregate without an AggregateFunction": (
-        lambda: windowed().aggregate(add), TypeError, "aggregate takes a AggregateFunction",  # type: ignore[arg-type]
+        lambda: windowed().aggregate(add), TypeError, "aggregate takes an AggregateFunction",  # type: ignore[arg-type]
     ),
 }  # fmt: skip
 

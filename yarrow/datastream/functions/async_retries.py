@@ -226,7 +226,7 @@ class AsyncFunctionDescriptor:
                 raise TypeError(f"{name} of an async function must be a whole number, not {number!r}")
             if number < least:
                 raise ValueError(f"{name} of an async function must be at least {least}, not {number}")
-        if milliseconds_of(timeout) < 1:
+        if milliseconds_of(timeout, "timeout") < 1:
             raise ValueError(f"timeout of an async function must be at least 1 ms, not {timeout!r}")
         self.async_function = async_function
         self.timeout = milliseconds_of(timeout)

@@ -131,7 +131,7 @@ class TimeEvictor(_EvictorOfOneSide[Any, Window]):
     @staticmethod
     def of(window_size: int | Time | Duration | timedelta, do_evict_after: bool = False) -> TimeEvictor:
         """Return the evictor of a length of time (a whole number is in ms), before or behind the window function."""
-        size = window_size if isinstance(window_size, int) else milliseconds_of(window_size)
+        size = window_size if isinstance(window_size, int) else milliseconds_of(window_size, "window_size")
         return TimeEvictor(size, do_evict_after)
 
     def _evict(self, elements: list[TimestampedValue[Any]]) -> None:

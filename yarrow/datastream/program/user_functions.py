@@ -20,12 +20,17 @@ def require_function(func: Any, expected: type[Function], method: str, *, callab
     if isinstance(func, type) and issubclass(func, Function):
         raise TypeError(f"{method} takes an object, not a class: pass {func.__name__}(...) instead")
     if isinstance(func, Function):
-        raise TypeError(f"{method} takes a {expected.__name__}, not a {type(func).__name__}")
+        raise TypeError(f"{method} takes {with_article(expected)}, not {with_article(type(func))}")
     if callables and callable(func):
         _require_arguments(func, expected, method)
         return
     also = " or a callable" if callables else ""
-    raise TypeError(f"{method} takes a {expected.__name__}{also}, not {func!r}")
+    raise TypeError(f"{method} takes {with_article(expected)}{also}, not {func!r}")
+
+
+def with_article(kind: type) -> str:
+    """The name of a class in a sentence: "a MapFunction", "an AsyncFunction"."""
+    return f"{'an' if kind.__name__[0] in 'AEIOU' else 'a'} {kind.__name__}"
 
 
 def _require_arguments(func: Any, expected: type[Function], method: str) -> None:

@@ -253,7 +253,7 @@ class StateTtlConfig:
     cleanup_strategies: CleanupStrategies = field(default_factory=CleanupStrategies)
 
     def __post_init__(self) -> None:
-        if milliseconds_of(self.ttl) < 1:
+        if milliseconds_of(self.ttl, "ttl") < 1:
             raise ValueError(f"the time to live of a state must be at least 1 ms, not {self.ttl!r}")
 
     @staticmethod

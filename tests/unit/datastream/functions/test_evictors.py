@@ -160,7 +160,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "count that is no number": (lambda: CountEvictor.of(True), ValueError, "whole number"),
     "size of nothing": (lambda: TimeEvictor.of(0), ValueError, "at least 1 ms"),
     "negative size": (lambda: TimeEvictor.of(Time.milliseconds(-5)), ValueError, "cannot keep -5 ms"),
-    "size that is no time": (lambda: TimeEvictor.of("1 s"), TypeError, "expected Time"),  # type: ignore[arg-type]
+    "size that is no time": (lambda: TimeEvictor.of("1 s"), TypeError, "window_size must be a Time"),  # type: ignore[arg-type]
     "threshold": (
         lambda: DeltaEvictor.of("3", distance), ValueError,  # type: ignore[arg-type]
         "threshold of DeltaEvictor must be a number, not '3'",
