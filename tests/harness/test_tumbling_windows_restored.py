@@ -28,12 +28,13 @@ from tests.support.job_steps import job_steps
 from tests.support.kept_windows import keeps_nothing
 from tests.support.restarted_job import CANONICAL, MAX_PARALLELISM, OWN, RestartedJob
 from tests.support.window_functions import Numbers, OwnTrigger
+from yarrow.common.time import Time
 from yarrow.container.operators.window.tumbling_windows import TumblingWindows
 from yarrow.container.operators.window.window_operator import WindowingOperator
 from yarrow.datastream import DataStream
 from yarrow.datastream.functions import ProcessWindowFunction, WindowFunction
 from yarrow.datastream.state import ValueStateDescriptor
-from yarrow.datastream.window import CountTrigger, Trigger
+from yarrow.datastream.window import CountTrigger, Trigger, TumblingEventTimeWindows
 from yarrow.runtime.data.checkpoint_options import CheckpointOptions
 from yarrow.runtime.data.key_groups import key_group_of
 from yarrow.runtime.data.keys import canonicalize
@@ -64,9 +65,11 @@ class ShownReduced(Shown):
         return super().process(key, context, [tuple_of(numbers)])
 
 
-def tumbling(lateness: int, *, general: bool, reduced: bool) -> Any:
+def tumbling(lateness: int, *, general: bool, reduced: bool, size: int = 10, offset: int = 0) -> Any:
+    assigner = TumblingEventTimeWindows.of(Time.milliseconds(size), Time.milliseconds(offset))
+
     def build(rows: DataStream) -> DataStream:
-        windows = rows.key_by(lambda row: row[0]).window(ASSIGNERS["tumbling"]).allowed_lateness(lateness)
+        windows = rows.key_by(lambda row: row[0]).window(assigner).allowed_lateness(lateness)
         windows = windows.trigger(OwnTrigger()) if general else windows
         if reduced:
             return windows.reduce(
@@ -208,6 +211,53 @@ def test_no_window_fires_twice_when_subtasks_with_other_watermarks_become_one(ba
     job.watermark(200)
     assert all(map(keeps_nothing, windowing(job)))
     job.stop(CANONICAL)
+
+
+@pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
+@pytest.mark.parametrize("lateness", LATENESS)
+@pytest.mark.parametrize(
+    "general", [(False, False), (True, False), (False, True)], ids=["fast", "to fast", "to general"]
+)
+@pytest.mark.parametrize(
+    "cuts", [[(20, 0)], [(5, 0)], [(10, 3)], [(7, 0), (5, 0)], [(20, 0), (10, 0)]], ids=str
+)
+def test_windows_of_another_size_fire_at_their_own_ends(
+    cuts: list[tuple[int, int]], general: tuple[bool, bool], lateness: int, backend: str
+) -> None:
+    """Rows of both operators, and the way from one to the other, are those of the general operator."""
+
+    def run(first: bool, then: bool) -> Counter[Any]:
+        fired: list[Any] = []
+        job = ChangingJob(lateness, reduced=True)
+        job.start(1, backend, general=first)
+        # [0, 10) has fired, [10, 20) and [20, 30) are open.
+        job.push([("a", 1), ("b", 2)], [1, 2])
+        job.watermark(9)
+        job.push([("a", 4), ("b", 8), ("a", 16)], [11, 12, 25])
+        fired += job.take()
+        for (size, offset), parallelism in zip(cuts, (2, 1), strict=False):
+            job.stop(CANONICAL, goes_on=False)
+            job.change(size=size, offset=offset)
+            job.start(parallelism, backend, general=then)
+            # Late rows, rows of open windows, and rows of windows with the start or the end of a former one.
+            job.push(
+                [(key, 1 << bit) for bit, key in enumerate("abababab", 5)], [3, 4, 11, 13, 16, 19, 20, 26]
+            )
+            fired += job.take()
+        for watermark in (12, 19, 24, 100):
+            job.watermark(watermark)
+            fired += job.take()
+        assert all(map(keeps_nothing, windowing(job)))
+        assert all(not subtask.keyed for subtask in job.stop(CANONICAL).subtasks.values())
+        return Counter(fired)
+
+    fired = run(*general)
+    assert fired == run(True, True)
+    assert {(row[:3], stamp) for row, stamp in fired} >= {
+        (("a", 10, 20), 19),
+        (("b", 10, 20), 19),
+        (("a", 20, 30), 29),
+    }
 
 
 def fired_in_part(job: ChangingJob, backend: str, parallelisms: Sequence[int]) -> list[Any]:

@@ -23,7 +23,7 @@ def keeps_nothing(operator: WindowingBase) -> bool:
     else:
         states.append(operator._contents.values)  # type: ignore[attr-defined]
     if isinstance(operator, TumblingWindows):
-        kept += [*operator._ends, *operator._open]
+        kept += [*operator._ends, *operator._open, *operator._former]
     elif isinstance(operator, WindowsOfSlices):
         kept += [*operator._ends, *operator._ending, *operator._slices]
         kept += [] if operator._blocks is None else [operator._blocks.entries]

@@ -2,7 +2,8 @@
 
 Owner: the task thread. State lies by window, then by key: generated code folds rows into the dict of their window. A
 heap holds the ends of windows. A window that ends gives its rows in pieces, which are gone once they have fired. With
-lateness they move to the windows that have fired. See docs/design/0034-fast-windows.md.
+lateness they move to the windows that have fired. Windows that a program with another size has begun fire at their own
+ends. See docs/design/0034-fast-windows.md.
 """
 
 from __future__ import annotations
@@ -48,11 +49,21 @@ class TumblingWindows(FoldingWindows):
         self._tables = self._contents.values.tables
         self._open_fired(context, FIRED_CONTENTS)
         self._take_restored(context, self._tables if CONTENTS in restored_names(context) else None)
-        self._ends = [window.max_timestamp() for window in self._tables.windows()]
-        self._open = {window.start for window in self._tables.windows()}
+        restored = self._tables.windows()
+        self._ends = [window.max_timestamp() for window in restored]
+        self._open = {window.start for window in restored if self._is_own(window)}
+        #: Restored windows of another size or offset, by their last time. They take no rows.
+        self._former: dict[int, list[TimeWindow]] = {}
+        for window in restored:
+            if not self._is_own(window):
+                self._former.setdefault(window.max_timestamp(), []).append(window)
         self._firing = FiringWindow(self._contents.values)
         self._owes = self.event_timers_due
         self._latest = None
+
+    def _is_own(self, window: TimeWindow) -> bool:
+        """Whether rows can belong to a window: a restored one may have another size or offset."""
+        return window.end - window.start == self._length and (window.start - self._offset) % self._length == 0
 
     # ------------------------------------------------------------------ rows
 
@@ -99,7 +110,8 @@ class TumblingWindows(FoldingWindows):
     # ------------------------------------------------------------------ windows that end
 
     def _window_of(self, last_time: int) -> TimeWindow:
-        return TimeWindow(last_time + 1 - self._length, last_time + 1)
+        former = self._former.get(last_time)
+        return former[-1] if former else TimeWindow(last_time + 1 - self._length, last_time + 1)
 
     def _fire_window(self, window: TimeWindow, deadline: float) -> Fired:
         firing = self._firing
@@ -110,11 +122,22 @@ class TumblingWindows(FoldingWindows):
             if perf_counter() >= deadline:
                 return
         firing.end()
-        self._open.discard(window.start)
+        if self._is_own(window):
+            self._open.discard(window.start)
+        else:
+            self._forget_former(window)
         if self._latest == window:
             self._latest = None
         self._contents.values.drop(window)
         self._drop_unless_waiting(window)
+
+    def _forget_former(self, window: TimeWindow) -> None:
+        """Removes the former window that has fired; another one, or an own window, may end at the same time."""
+        last_time = window.max_timestamp()
+        former = self._former[last_time]
+        former.remove(window)
+        if not former:
+            del self._former[last_time]
 
     def _fire_piece(self, window: TimeWindow, deadline: float) -> Fired:
         firing, keys, values = self._firing, self._firing.keys, self._firing.values
