@@ -170,8 +170,8 @@ class WindowingBase(StoredTimeOperator, FunctionOperator, KeyReadingOperator):
         where = [] if window is None else [f"window {short_record(window)}"]
         if self._spec.rescalable:
             # The rows of a whole stream have one key, which is none of the user's.
-            where.append(f"the key {short_record(self.context.state.current_key)}")
-        return OperatorFailure(self.name, f"{record} ({' of '.join(where)})" if where else record, error)
+            where.append(f"of the key {short_record(self.context.state.current_key)}")
+        return OperatorFailure(self.name, f"{record} ({' '.join(where)})" if where else record, error)
 
 
 def _form_of(assigner: WindowAssigner[Any, Any]) -> tuple[WindowForm[Any], type[Window]]:

@@ -222,7 +222,7 @@ def test_a_row_without_time_is_refused_by_the_windows(opened: Any) -> None:
     harness = opened(triples())
     with pytest.raises(
         FragmentFailedError,
-        match=r"(?s)without a timestamp.*'TumblingEventTimeWindows'.*\('a', 1\) \(the key 'a'",
+        match=r"(?s)without a timestamp.*'TumblingEventTimeWindows'.*\('a', 1\) \(of the key 'a'",
     ):
         harness.push(("a", 1))
 

@@ -411,7 +411,7 @@ def test_a_gap_of_each_row_is_asked(run: Any) -> None:
     harness.watermark(100)
     assert harness.output == [("a", (0, 2), [2]), ("a", (4, 24), [20]), ("a", (30, 33), [3])]
     harness.push(("a", 1), timestamps=[200])
-    with pytest.raises(FragmentFailedError, match=r"(?s)Gap gave a gap of 0 ms.*\(the key "):
+    with pytest.raises(FragmentFailedError, match=r"(?s)Gap gave a gap of 0 ms.*\(of the key "):
         harness.push(("a", 0), timestamps=[201])
 
 
