@@ -1,6 +1,6 @@
 """Full disks: says which disk is full, which folder lies there, and what to do; knows the errors that mean it.
 
-Owner: any thread. It reads the sizes of disks and nothing else.
+Owner: any thread. It reads the sizes of disks, and where this process keeps its files, and nothing else.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterator
+from functools import cache
 from typing import Final
 
 import msgspec
@@ -19,8 +20,10 @@ from yarrow.runtime.config.options import cluster
 from yarrow.runtime.fs.retries import TransientError
 from yarrow.runtime.rpc.messages import FailureCause
 
-#: How Spark names a task's executor.
-_EXECUTOR: Final = re.compile(r"\(TID \d+\) \((\S+) executor (\S+)\)")
+#: Spark's own variable: the folders of the executor above a Python process, or of the worker above an executor.
+_SPARK_FOLDERS: Final = "SPARK_LOCAL_DIRS"
+#: Where a NodeManager of YARN has the folders of containers.
+_OF_YARN: Final = re.compile(r"/usercache/[^/]+/appcache/application_\d+_\d+\b")
 #: What the system says; Java, too, says it so.
 _WORDS: Final = tuple(os.strerror(number) for number in (errno.ENOSPC, errno.EDQUOT))
 
@@ -37,20 +40,33 @@ def tells_of_full_disk(text: str) -> bool:
 
 def full_disk(folder: str | os.PathLike[str]) -> str:
     """The disk of a folder in which the engine works, and the remedy."""
-    return (
-        f"the disk of {os.fspath(folder)} is full ({_sizes(folder)}): free the disk, or name a folder on a larger one"
-        f" ({cluster.WORKING_DIR.key})"
-    )
+    return f"the disk of {os.fspath(folder)} is full ({_sizes(folder)}): free the disk, or {remedy(os.fspath(folder))}"
 
 
-def full_disk_of_executor(text: str) -> str:
-    """The disk of the executor that Spark's error names, and the remedy; it may be on another host."""
-    found = _EXECUTOR.search(text)
-    where = f"executor {found[2]} on {found[1]}" if found else "an executor"
-    return (
-        f"the disk of {where} is full: free the disk, or let Spark's workers write to a larger one (SPARK_LOCAL_DIRS"
-        " in their environment)"
-    )
+def remedy(folders: str) -> str:
+    """How the engine writes to another disk than that of these folders, which may be on another host."""
+    if _OF_YARN.search(folders):
+        return "let YARN's NodeManagers write to a larger one (yarn.nodemanager.local-dirs)"
+    if any(folders.startswith(own) for own in executor_folders()):
+        return REMEDY_OF_EXECUTORS
+    return f"name a folder on a larger one ({cluster.WORKING_DIR.key})"
+
+
+#: How executors that are not on YARN write to another disk.
+REMEDY_OF_EXECUTORS: Final = (
+    f"let Spark's workers write to a larger one ({_SPARK_FOLDERS} in their environment)"
+)
+
+
+def executor_folders() -> tuple[str, ...]:
+    """Where the executor of Spark above this process keeps its files; none = Spark has not started the process."""
+    return tuple(filter(None, os.environ.get(_SPARK_FOLDERS, "").split(",")))
+
+
+@cache
+def executor_disks() -> str:
+    """The same with their disks, in words, for a driver that does not see them; "" = there are none."""
+    return ", ".join(f"{folder} ({_disk(_existing(folder))})" for folder in executor_folders())
 
 
 def failure_of_task(error: BaseException, where: str) -> FailureCause:
@@ -67,13 +83,19 @@ def failure_of_task(error: BaseException, where: str) -> FailureCause:
     if not means_full(error):
         return cause
     assert isinstance(error, OSError)
-    name = error.filename
-    known = isinstance(name, str) and os.path.isabs(name)
-    where = f"the disk of {name} is full ({_sizes(name)})" if known else "a disk to which it writes is full"
-    text = f"{where}: free the disk, or let the operator '{cause.operator_name}' write to another one"
+    text = _full_disk_of_task(error, cause.operator_name)
     return msgspec.structs.replace(
         cause, message=f"{cause.message}; {text}", stacktrace=f"{cause.stacktrace}  {text}\n"
     )
+
+
+def _full_disk_of_task(error: OSError, operator_name: str) -> str:
+    """The disk that a function of the program has filled, or the engine if no operator is named; and the remedy."""
+    name = error.filename if isinstance(error.filename, str) and os.path.isabs(error.filename) else ""
+    if not operator_name and (name or executor_folders()):
+        return full_disk(name or executor_folders()[0])
+    where = f"the disk of {name} is full ({_sizes(name)})" if name else "a disk to which it writes is full"
+    return f"{where}: free the disk, or let the operator '{operator_name}' write to another one"
 
 
 def _with_causes(error: BaseException) -> Iterator[BaseException]:
@@ -87,12 +109,20 @@ def _with_causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def _sizes(folder: str | os.PathLike[str]) -> str:
+    place = _existing(folder)
+    return f"{_disk(place)}, of which {shutil.disk_usage(place).free >> 20} are free now"
+
+
+def _disk(place: str) -> str:
+    return f"mounted on {_mount_of(place)}, {shutil.disk_usage(place).total >> 20} MB"
+
+
+def _existing(folder: str | os.PathLike[str]) -> str:
+    """The folder, or the nearest above it: the folder itself may be gone with its task."""
     place = os.path.abspath(folder)
-    # The folder itself may be gone with its task.
     while not os.path.isdir(place):
         place = os.path.dirname(place)
-    sizes = shutil.disk_usage(place)
-    return f"mounted on {_mount_of(place)}, {sizes.total >> 20} MB, of which {sizes.free >> 20} are free now"
+    return place
 
 
 def _mount_of(folder: str) -> str:

@@ -57,6 +57,10 @@ class AttemptStarted(FromTask, frozen=True, kw_only=True):
     pid: int
     #: Of a task in the body of an iteration, from 1; 0 = it is in none.
     superstep: int = 0
+    #: Spark's number of the task, by which its errors name it.
+    task_id: int = -1
+    #: The folders of its executor with their disks, in words; "" = the driver sees them itself.
+    disks: str = ""
 
 
 class AttemptProgress(FromTask, frozen=True, kw_only=True):

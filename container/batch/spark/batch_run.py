@@ -21,6 +21,7 @@ from pyspark.errors import PySparkException
 from yarrow.common.values.rate_limit import RateLimit
 from yarrow.container.batch.commits import commit, remove_leftovers, sinks_of
 from yarrow.container.batch.driver.driver_run import RunEnd
+from yarrow.container.batch.driver.executor_disks import ExecutorDisks
 from yarrow.container.batch.driver.lost_task import lost_task_cause
 from yarrow.container.batch.driver.newest_tokens import NewestTokens
 from yarrow.container.batch.driver.run_results import ResultsReading, RunResults, joined
@@ -39,7 +40,6 @@ from yarrow.container.batch.driver.task_messages import (
 )
 from yarrow.container.batch.full_disks import (
     full_disk,
-    full_disk_of_executor,
     means_full,
     tells_of_full_disk,
 )
@@ -156,6 +156,7 @@ class BatchRun:
         self._enumerators: dict[JobVertexID, bytes] = {}
         #: The running attempts of each stage share its rate limits.
         self._rates: RunningRates[AttemptStarted] = RunningRates()
+        self._disks = ExecutorDisks()
         self._settings = Settings(services.configuration, "the job")
         #: Results may still have to be committed, by this run or a later one.
         self._commit_is_open = False
@@ -470,13 +471,7 @@ class BatchRun:
             if lost := self._services.host.lost_application():
                 return failure_cause(SparkLostError(lost))
             if tells_of_full_disk(str(error)):
-                host = self._services.host
-                where = (
-                    full_disk_of_executor(str(error)) if host.has_executors else full_disk(host.local_folder)
-                )
-                return failure_cause(
-                    FullDiskError(f"Java, which runs Spark, cannot write its files: {where}")
-                )
+                return self._full_disk_of_java(str(error))
             unread = unread_file(str(error))
             if unread is not None:
                 return failure_cause(
@@ -498,6 +493,16 @@ class BatchRun:
             # Frames of the thread in which it was raised tell nothing.
             error = error.with_traceback(None)
         return failure_cause(error, "the driver of batch mode")
+
+    def _full_disk_of_java(self, text: str) -> FailureCause:
+        """The cause if Java of the driver, or of an executor that Spark's error names, has filled a disk."""
+        host = self._services.host
+        if host.has_executors:
+            with self._lock:
+                where = self._disks.full_disk(text)
+        else:
+            where = full_disk(host.local_folder)
+        return failure_cause(FullDiskError(f"Java, which runs Spark, cannot write its files: {where}"))
 
     def _told_failure(self) -> FailureCause | None:
         """The failure that a task has told: Spark may be faster, because a thread here has to read it first."""
@@ -554,6 +559,7 @@ class BatchRun:
     def attempt_started(self, started: AttemptStarted) -> None:
         with self._lock:
             self._progress.started(started, self._services.clock.epoch_ms())
+            self._disks.started(started)
             self._rates.started(self._vertex_of(started), started)
 
     def _vertex_of(self, started: AttemptStarted) -> JobVertexID:

@@ -28,6 +28,8 @@ _MASTER_SHAPE: Final = ContainerShape(512 + 384, 1, "")
 #: Seconds between two looks whether an executor has come.
 _LOOK: Final = 0.2
 _RUNNING: Final = "RUNNING"
+#: Spark's name of its driver, in lists of executors.
+_DRIVER: Final = "driver"
 _ENDED: Final = ("FINISHED", "FAILED", "KILLED")
 
 
@@ -48,7 +50,7 @@ class YarnApplication:
     def await_executors(self, context: SparkContext, closing: threading.Event) -> None:
         """Returns when the first executor has come, the application is gone, or `closing` is set."""
         while not closing.is_set() and not context._jsc.sc().isStopped():
-            if _executors(context) > 0:
+            if _an_executor_has_come(context):
                 self._has_executors = True
                 return
             closing.wait(_LOOK)
@@ -129,6 +131,8 @@ class YarnApplication:
             return f"the ResourceManager of YARN cannot be asked for the reason: {error}"
 
 
-def _executors(context: SparkContext) -> int:
-    """How many executors have registered; the driver itself counts as one in Spark's list."""
-    return int(context._jsc.sc().getExecutorMemoryStatus().size()) - 1
+def _an_executor_has_come(context: SparkContext) -> bool:
+    """Whether an executor has registered, once. It may be gone: dynamic allocation ends those that are idle."""
+    executors = context._jsc.sc().statusStore().executorList(False)
+    # The driver counts as one in Spark's list.
+    return any(executors.apply(place).id() != _DRIVER for place in range(executors.size()))

@@ -94,6 +94,10 @@ class HadoopCluster(ServiceCluster[ClusterState]):
         """HADOOP_CONF_DIR for clients."""
         return self._layout.conf
 
+    def local_dir(self, node_manager: str) -> Path:
+        """The folder of a node's containers."""
+        return self._layout.local_dir(node_manager)
+
     @property
     def hdfs_url(self) -> str:
         """The root of its HDFS, without a slash at the end."""

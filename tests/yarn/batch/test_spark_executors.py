@@ -79,12 +79,19 @@ env.execute("sums")
 
 
 class BoundedJob:
-    """A job of SUMS_BY_STAGE whose task waits, and its Spark application."""
+    """A job of SUMS_BY_STAGE, or of a program with arguments alike, whose task waits, and its Spark application."""
 
-    def __init__(self, application: Application, output: Output, stage: str, *flags: str) -> None:
+    def __init__(
+        self,
+        application: Application,
+        output: Output,
+        stage: str,
+        *flags: str,
+        program: str = "sums_by_stage.py",
+    ) -> None:
         self.application = application
         self.output = output
-        arguments = ("sums_by_stage.py", *output.arguments, stage)
+        arguments = (program, *output.arguments, stage)
         self.id = application.yarrow.ok("run", "-d", "-yid", application.id, *flags, *arguments).job
 
     def until_it_waits(self) -> None:

@@ -15,7 +15,6 @@ import ssl
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final, Protocol
 
 import msgspec
@@ -28,6 +27,7 @@ from yarrow.container.batch.driver.task_messages import (
     SentJob,
     ToTaskMessage,
 )
+from yarrow.container.batch.full_disks import executor_folders
 from yarrow.container.network.data_sockets import set_tcp_options
 from yarrow.container.network.unix_sockets import connect_unix
 from yarrow.container.protocol.framing import FramedSocket
@@ -140,8 +140,7 @@ def _parts(frames: FramedSocket[ToTaskMessage], key: str) -> Iterator[bytes]:
 
 def scratch_folder() -> str | None:
     """The folder in which Spark's executor keeps what goes with it; None = that of temporary files."""
-    folder = os.environ.get("SPARK_LOCAL_DIRS", "").partition(",")[0]
-    return folder if folder and Path(folder).is_dir() else None
+    return next(filter(os.path.isdir, executor_folders()[:1]), None)
 
 
 def tls_context(identity: PemIdentity, side: int) -> ssl.SSLContext:

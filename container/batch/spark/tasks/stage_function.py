@@ -27,7 +27,7 @@ from yarrow.container.batch.driver.task_messages import (
     ResultsEnded,
     ResultsStarted,
 )
-from yarrow.container.batch.full_disks import failure_of_task
+from yarrow.container.batch.full_disks import executor_disks, failure_of_task
 from yarrow.container.batch.iteration_rounds import Superstep
 from yarrow.container.batch.spark.tasks.driver_address import DriverAddress
 from yarrow.container.batch.spark.tasks.executor_tokens import follow_tokens
@@ -143,6 +143,8 @@ class StageFunction:
                     attempt=attempt,
                     pid=os.getpid(),
                     superstep=self._superstep.number if self._superstep is not None else 0,
+                    task_id=context.taskAttemptId(),
+                    disks=executor_disks() if self._driver.is_elsewhere else "",
                 )
             )
             attempts = _AttemptRows(job, self._position, (subtask, attempt), reports, self._superstep)

@@ -11,9 +11,9 @@ import pytest
 
 from tests.support.small_disk import small_disk
 from yarrow.container.batch.full_disks import (
+    executor_disks,
     failure_of_task,
     full_disk,
-    full_disk_of_executor,
     means_full,
     tells_of_full_disk,
 )
@@ -37,14 +37,6 @@ def test_errors_of_full_disks_are_known(number: int) -> None:
     assert tells_of_full_disk(f"java.io.IOException: {os.strerror(number)}")
 
 
-def test_the_executor_whose_disk_is_full_is_named() -> None:
-    text = SPARK.replace("(TID 5)", "(TID 5) (node-7.example executor 3)")
-    assert full_disk_of_executor(text).startswith(
-        "the disk of executor 3 on node-7.example is full: free the disk"
-    )
-    assert "SPARK_LOCAL_DIRS" in full_disk_of_executor("java.io.IOException: No space left on device")
-
-
 def test_other_errors_are_not() -> None:
     assert not means_full(OSError(errno.EACCES, "no"))
     assert not means_full(ValueError("No space left on device"))
@@ -55,6 +47,58 @@ def test_the_disk_of_a_folder_that_is_gone_is_that_of_its_parent(tmp_path: Path)
     text = full_disk(tmp_path / "gone" / "too")
     assert text.startswith(f"the disk of {tmp_path}/gone/too is full (mounted on /")
     assert "process.working-dir" in text
+
+
+def test_the_remedy_is_that_of_whoever_gave_the_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    of_yarn = tmp_path / "usercache" / "joe" / "appcache" / "application_17_0042"
+    assert "let YARN's NodeManagers write to a larger one (yarn.nodemanager.local-dirs)" in full_disk(
+        of_yarn / "container_17_0042_01_000002" / "yarrow-te-1"
+    )
+    assert "yarn.nodemanager" not in full_disk(tmp_path / "usercache" / "joe" / "application_17_0042")
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", f"{tmp_path}/first,{tmp_path}/second")
+    assert "let Spark's workers write to a larger one (SPARK_LOCAL_DIRS" in full_disk(
+        tmp_path / "second" / "job"
+    )
+    assert "process.working-dir" in full_disk(tmp_path / "other")
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(of_yarn))
+    assert "yarn.nodemanager.local-dirs" in full_disk(of_yarn / "job")
+
+
+def test_an_executor_tells_its_folders_and_their_disks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    executor_disks.cache_clear()
+    try:
+        with small_disk(tmp_path / "disk", 3) as disk:
+            monkeypatch.setenv("SPARK_LOCAL_DIRS", f"{disk}/of-spark,{tmp_path}")
+            first, _, second = executor_disks().partition("), ")
+        assert first == f"{disk}/of-spark (mounted on {disk}, 3 MB"
+        assert second.startswith(f"{tmp_path} (mounted on /")
+        executor_disks.cache_clear()
+        monkeypatch.delenv("SPARK_LOCAL_DIRS")
+        assert executor_disks() == ""
+    finally:
+        executor_disks.cache_clear()
+
+
+def test_a_task_that_cannot_start_for_a_full_disk_names_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    where = "the start of a task of batch mode"
+    named = failure_of_task(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(tmp_path / "job")), where)
+    assert f"the disk of {tmp_path}/job is full (mounted on " in named.message
+    assert "process.working-dir" in named.message and "operator" not in named.message
+    # Python does not name a file that is open already.
+    unnamed = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path))
+    cause = failure_of_task(unnamed, where)
+    assert (
+        f"the disk of {tmp_path} is full (mounted on " in cause.message
+        and "SPARK_LOCAL_DIRS" in cause.message
+    )
+    assert not cause.is_final
 
 
 def test_rows_that_fill_the_disk_name_it(tmp_path: Path) -> None:

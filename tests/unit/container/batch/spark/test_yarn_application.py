@@ -50,11 +50,18 @@ class Java:
         self.application = YarnApplication(self.jvm, configuration, SPARK)
 
 
-def context(executors: int, *, stopped: bool = False) -> Any:
+def context(executors: int, *, ended: int = 0, stopped: bool = False) -> Any:
+    # Spark counts the driver too.
+    names = ["driver", *map(str, range(executors + ended))]
+
+    def listed(active_only: bool) -> Any:
+        found = names[:-ended] if active_only and ended else names
+        return SimpleNamespace(
+            size=lambda: len(found), apply=lambda place: SimpleNamespace(id=lambda: found[place])
+        )
+
     java = SimpleNamespace(
-        isStopped=lambda: stopped,
-        # Spark counts the driver too.
-        getExecutorMemoryStatus=lambda: SimpleNamespace(size=lambda: executors + 1),
+        isStopped=lambda: stopped, statusStore=lambda: SimpleNamespace(executorList=listed)
     )
     return SimpleNamespace(applicationId="application_1_5", _jsc=SimpleNamespace(sc=lambda: java))
 
@@ -77,7 +84,9 @@ def test_an_application_that_waits_for_its_first_container_says_so_in_yarns_word
 
 
 def test_a_master_that_has_its_container_and_starts_waits_for_no_room() -> None:
-    java = Java("ACCEPTED", "AM container is launched, waiting for AM container to Register with RM", containers=1)
+    java = Java(
+        "ACCEPTED", "AM container is launched, waiting for AM container to Register with RM", containers=1
+    )
     assert java.application.waits_for() == ""
 
 
@@ -91,6 +100,13 @@ def test_nothing_is_waited_for_once_an_executor_has_a_container_or_has_come() ->
     assert Java().application.waits_for() == ""
     java = Java("RUNNING", containers=1)
     java.application.await_executors(context(1), threading.Event())
+    assert java.application.waits_for() == ""
+
+
+def test_an_executor_that_has_come_and_gone_is_not_waited_for() -> None:
+    """Dynamic allocation ends those that are idle, perhaps before anybody looks, and asks for others with a task."""
+    java = Java("RUNNING", containers=1)
+    java.application.await_executors(context(0, ended=1), threading.Event())
     assert java.application.waits_for() == ""
 
 

@@ -64,6 +64,9 @@ class FakeContext:
     def partitionId(self) -> int:
         return 1
 
+    def taskAttemptId(self) -> int:
+        return 7
+
 
 @pytest.fixture(autouse=True)
 def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
