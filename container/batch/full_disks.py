@@ -24,6 +24,11 @@ from yarrow.runtime.rpc.messages import FailureCause
 _SPARK_FOLDERS: Final = "SPARK_LOCAL_DIRS"
 #: Where a NodeManager of YARN has the folders of containers.
 _OF_YARN: Final = re.compile(r"/usercache/[^/]+/appcache/application_\d+_\d+\b")
+#: How containers of YARN write to another disk, and how executors elsewhere do.
+REMEDY_ON_YARN: Final = "let YARN's NodeManagers write to a larger one (yarn.nodemanager.local-dirs)"
+REMEDY_OF_EXECUTORS: Final = (
+    f"let Spark's workers write to a larger one ({_SPARK_FOLDERS} in their environment)"
+)
 #: What the system says; Java, too, says it so.
 _WORDS: Final = tuple(os.strerror(number) for number in (errno.ENOSPC, errno.EDQUOT))
 
@@ -46,16 +51,10 @@ def full_disk(folder: str | os.PathLike[str]) -> str:
 def remedy(folders: str) -> str:
     """How the engine writes to another disk than that of these folders, which may be on another host."""
     if _OF_YARN.search(folders):
-        return "let YARN's NodeManagers write to a larger one (yarn.nodemanager.local-dirs)"
+        return REMEDY_ON_YARN
     if any(folders.startswith(own) for own in executor_folders()):
         return REMEDY_OF_EXECUTORS
     return f"name a folder on a larger one ({cluster.WORKING_DIR.key})"
-
-
-#: How executors that are not on YARN write to another disk.
-REMEDY_OF_EXECUTORS: Final = (
-    f"let Spark's workers write to a larger one ({_SPARK_FOLDERS} in their environment)"
-)
 
 
 def executor_folders() -> tuple[str, ...]:

@@ -29,6 +29,7 @@ from yarrow.container.batch.spark.java.class_archive import ClassArchive
 from yarrow.container.batch.spark.java.java_process import JavaProcess
 from yarrow.container.batch.spark.java_errors import first_line
 from yarrow.container.batch.spark.kerberos_access import reason_of
+from yarrow.container.batch.spark.lost_executors import last_lost_executor
 from yarrow.container.batch.spark.requirements import JavaInstallation
 from yarrow.container.batch.spark.settings import (
     SparkFolders,
@@ -75,6 +76,8 @@ _LONGEST_SOCKET_FOLDER: Final = 60
 _POLL: Final = 0.05
 #: Seconds between two requests to end Spark jobs.
 _CANCEL_SECONDS: Final = 0.2
+#: What Spark's application says when it gives up because it has lost executors.
+_TOO_MANY_LOST: Final = "executor failures"
 #: The method by which a program ends Spark.
 _STOP: Final = "stop"
 _INT: Final = struct.Struct(">i")
@@ -325,7 +328,9 @@ class SparkHost:
         """
         if self._application is None or self._session is None or self._closing.is_set():
             return ""
-        return self._application.end_of(self._session.sparkContext)
+        end = self._application.end_of(self._session.sparkContext)
+        why = last_lost_executor(self._log_file) if _TOO_MANY_LOST in end else ""
+        return f"{end}. {why}" if why else end
 
     def waits_for(self) -> str:
         """What YARN has not granted yet; "" = nothing, or nothing is asked of YARN. Blocking."""
