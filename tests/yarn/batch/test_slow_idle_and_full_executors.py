@@ -129,9 +129,13 @@ ALLOCATION = {
     "spark.storage.decommission.shuffleBlocks.enabled": "true",
     "spark.storage.decommission.replicationReattemptInterval": "1s",
 }
+NO_RESTART = {"restart-strategy.type": "none"}
 #: An executor runs one task after the other. A restart would only do so again.
-ONE_EXECUTOR = {"spark.executor.instances": "1", "restart-strategy.type": "none"}
+ONE_EXECUTOR = {"spark.executor.instances": "1", **NO_RESTART}
 MEGABYTES = 24
+REMEDY = "let YARN's NodeManagers write to a larger one (yarn.nodemanager.local-dirs)"
+#: Bytes in which YARN can start Spark's ApplicationMaster, and an executor beside it at most.
+ROOM_TO_START = 64 << 10
 
 
 def flags(options: dict[str, str]) -> list[str]:
@@ -187,7 +191,7 @@ def test_executors_come_with_tasks_and_go_when_idle_and_nothing_is_lost(
 
 
 @contextmanager
-def small_disks_of_next_application(hadoop: HadoopCluster) -> Iterator[list[Path]]:
+def small_disks_of_next_application(hadoop: HadoopCluster, megabytes: int) -> Iterator[list[Path]]:
     """On each node, the folder of the application that comes next lies on a small disk of its own."""
     names = [str(one["id"]).rpartition("_") for one in hadoop.applications()]
     name = f"{names[0][0]}_{1 + max(int(number) for _, _, number in names):04}"
@@ -198,7 +202,7 @@ def small_disks_of_next_application(hadoop: HadoopCluster) -> Iterator[list[Path
             own.mkdir(parents=True, exist_ok=True)
             # The node cannot remove a folder on which a disk is mounted.
             mounted.callback((own / name).rmdir)
-            folders.append(mounted.enter_context(small_disk(own / name, MEGABYTES)))
+            folders.append(mounted.enter_context(small_disk(own / name, megabytes)))
         yield folders
 
 
@@ -222,7 +226,7 @@ def test_an_executor_that_fills_its_disk_names_it_and_nothing_is_committed(
     session: Application, output: Output, hadoop: HadoopCluster, rows: str, who: str
 ) -> None:
     options = {**ONE_EXECUTOR, "execution.batch.sort-memory": "1m" if rows == "sorted" else "1g"}
-    with small_disks_of_next_application(hadoop) as disks:
+    with small_disks_of_next_application(hadoop, MEGABYTES) as disks:
         job = BoundedJob(session, output, rows, *flags(options), program="large.py")
         job.until("FAILED")
         assert disks[0].name == job.spark
@@ -230,9 +234,30 @@ def test_an_executor_that_fills_its_disk_names_it_and_nothing_is_committed(
         assert who in first and "org.apache" not in job.failures() and "py4j" not in job.failures()
         (full,) = (disk for disk in disks if f"mounted on {disk}, {MEGABYTES} MB" in first)
         assert f" {full}/" in first, "the folder"
-        assert "let YARN's NodeManagers write to a larger one (yarn.nodemanager.local-dirs)" in first
-        assert [path for path in output.folder.rglob("*") if path.is_file()] == []
-        until_spark_is_gone(session.yarrow, session.id)
-        session.yarrow.eventually(
-            lambda: not any(path for disk in disks for path in disk.iterdir()), "the disks are empty again"
-        )
+        assert REMEDY in first
+        assert_nothing_is_left(session, output, disks)
+
+
+@pytest.mark.soak
+def test_executors_that_have_no_room_to_start_fail_the_job_with_that_cause(
+    session: Application, output: Output, hadoop: HadoopCluster
+) -> None:
+    with small_disks_of_next_application(hadoop, 1) as disks:
+        for disk in disks:
+            (disk / "filler").write_bytes(bytes((1 << 20) - ROOM_TO_START))
+        job = BoundedJob(session, output, "shuffled", *flags(NO_RESTART), program="large.py")
+        job.until("FAILED")
+        first = job.failures().splitlines()[0]
+        # One executor may have room to start, and none to write.
+        assert "No space left on device" in first or "the disk of executor " in first
+        assert REMEDY in first
+        assert_nothing_is_left(session, output, disks)
+
+
+def assert_nothing_is_left(session: Application, output: Output, disks: list[Path]) -> None:
+    """No row is committed, and no file of a sink, of Spark and of its containers is there."""
+    assert [path for path in output.folder.rglob("*") if path.is_file()] == []
+    until_spark_is_gone(session.yarrow, session.id)
+    session.yarrow.eventually(
+        lambda: not any(path for disk in disks for path in disk.iterdir()), "the disks are empty again"
+    )
