@@ -27,9 +27,9 @@ from pyspark.sql import SparkSession
 
 from yarrow.container.batch.spark.java.class_archive import ClassArchive
 from yarrow.container.batch.spark.java.java_process import JavaProcess
-from yarrow.container.batch.spark.java_errors import first_line
+from yarrow.container.batch.spark.java_errors import first_line, message_of
 from yarrow.container.batch.spark.kerberos_access import reason_of
-from yarrow.container.batch.spark.lost_executors import last_lost_executor
+from yarrow.container.batch.spark.lost_containers import last_lost_executor, yarns_reason
 from yarrow.container.batch.spark.requirements import JavaInstallation
 from yarrow.container.batch.spark.settings import (
     SparkFolders,
@@ -253,8 +253,9 @@ class SparkHost:
         try:
             context = SparkContext(gateway=self._gateway, conf=conf)
         except Exception as error:
+            said = first_line(error) if self._yarn is None else yarns_reason(message_of(error).splitlines())
             raise SparkStartError(
-                f"Spark did not start: {self._reason(first_line(error))}; see {self._log_file}"
+                f"Spark did not start: {self._reason(said)}; see {self._log_file}"
             ) from error
         # PySpark takes the interpreter of its functions from the environment otherwise.
         context.pythonExec = self._settings["spark.pyspark.python"]

@@ -1,4 +1,4 @@
-"""Why YARN or Spark has lost executors: Spark tells that in the log of its driver, and nowhere else.
+"""Why containers of Spark's application on YARN have ended. Of executors, Spark tells that in its driver's log alone.
 
 Owner: any thread. It reads that log. Must not decide what a lost executor costs the job.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
@@ -18,6 +19,8 @@ _LOST: Final = re.compile(r"Requesting driver to remove executor (\S+) for reaso
 _ENTRY: Final = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} ")
 #: YARN's times within a reason.
 _TIME: Final = re.compile(r"\[\d{4}-\d\d-\d\d [\d:.]+\]\s*")
+#: What names no reason.
+_LINKS: Final = "For more detailed output"
 #: Bytes at the end of the log.
 _LOOKED_AT: Final = 64 * 1024
 _LONGEST: Final = 1000
@@ -36,9 +39,19 @@ def last_lost_executor(log_file: Path) -> str:
         if _ENTRY.match(line):
             break
         said.append(line)
-    reason = cut_in_the_middle(_in_a_line(said), _LONGEST)
-    remedy = f": free that disk, or {REMEDY_ON_YARN}" if tells_of_full_disk(reason) else ""
-    return f"Executor {found[1]} was lost last: {reason}{remedy}"
+    return f"Executor {found[1]} was lost last: {yarns_reason(said)}"
+
+
+def yarns_reason(said: Iterable[str]) -> str:
+    """What YARN says of a container that has ended, in one line, with the remedy if a disk was full."""
+    told = ""
+    for line in said:
+        line = _TIME.sub("", line).strip(" .")
+        # YARN repeats its lines.
+        if line and line not in told and not line.startswith(_LINKS):
+            told += f" {line}"
+    reason = cut_in_the_middle(told.strip(), _LONGEST)
+    return f"{reason}: free that disk, or {REMEDY_ON_YARN}" if tells_of_full_disk(reason) else reason
 
 
 def _end_of(log_file: Path) -> list[str]:
@@ -48,13 +61,3 @@ def _end_of(log_file: Path) -> list[str]:
             return stream.read().decode("utf-8", "replace").splitlines()
     except OSError:
         return []
-
-
-def _in_a_line(said: list[str]) -> str:
-    """The lines of a reason, each once: YARN repeats them."""
-    told = ""
-    for line in said:
-        line = _TIME.sub("", line).strip(" .")
-        if line and line not in told:
-            told += f" {line}"
-    return told.strip()

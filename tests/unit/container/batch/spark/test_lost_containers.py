@@ -1,4 +1,4 @@
-"""Why executors were lost, from the log of Spark's driver."""
+"""Why containers of Spark's application were lost: YARN's words, and the log of Spark's driver."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from yarrow.container.batch.spark.lost_executors import last_lost_executor
+from yarrow.container.batch.spark.lost_containers import last_lost_executor, yarns_reason
 from yarrow.container.batch.spark.requirements import JavaInstallation
 from yarrow.container.batch.spark.session import SparkHost
 from yarrow.container.batch.spark.settings import SparkFolders
@@ -59,6 +59,21 @@ def test_only_the_end_of_a_long_log_is_read(tmp_path: Path) -> None:
     assert last_lost_executor(log) == ""
     log.write_text("x" * (1 << 20) + "\n" + LOST.format(second=49, executor=4, reason="y" * 10_000))
     assert "characters left out" in last_lost_executor(log)
+
+
+def test_a_container_that_did_not_start_is_told_in_one_line_with_the_remedy() -> None:
+    said = (
+        "Application application_17_0037 failed 1 times due to AM Container for appattempt_17_0037_000001 exited with "
+        f" exitCode: -1\nFailing this attempt.Diagnostics: [2026-12-01 00:05:36.739]{FULL}\n"
+        f"[2026-12-01 00:05:36.739]{FULL}\n"
+        "For more detailed output, check the application tracking page: http://yarn:8088/cluster\n"
+        ". Failing the application."
+    )
+    assert yarns_reason(said.splitlines()) == (
+        "Application application_17_0037 failed 1 times due to AM Container for appattempt_17_0037_000001 exited with "
+        f" exitCode: -1 Failing this attempt.Diagnostics: {FULL} Failing the application: free that disk, or let YARN's"
+        " NodeManagers write to a larger one (yarn.nodemanager.local-dirs)"
+    )
 
 
 @pytest.mark.parametrize(
