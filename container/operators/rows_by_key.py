@@ -14,21 +14,31 @@ import numpy.typing as npt
 
 from yarrow.container.state.frozen_shard import PIECE
 from yarrow.container.state.pacing import Pacing
-from yarrow.runtime.data.serializers.nested import TupleColumns
+from yarrow.runtime.data.serializers.nested import Column, TupleColumns
 from yarrow.runtime.snapshot.key_columns import Numbers, Objects, numbers_of, objects_of
 
 #: An order of rows: intp, shape (rows,).
 RowOrder = npt.NDArray[np.intp]
 
 
-def ids_of(keys: Sequence[Any]) -> Numbers:
-    """A number for each key; equal keys have the same number: int64, shape (keys,)."""
+def key_column(keys: list[Any]) -> Numbers | list[Any]:
+    """The keys: int64, shape (keys,), if all of them are ints of 64 bits. It takes piece by piece."""
     numbers = [numbers_of(keys[start : start + PIECE]) for start in range(0, len(keys), PIECE)]
     found = [piece for piece in numbers if piece is not None]
-    if found and len(found) == len(numbers):
-        return np.concatenate(found)
+    return np.concatenate(found) if found and len(found) == len(numbers) else keys
+
+
+def ids_of(keys: Numbers | list[Any]) -> Numbers:
+    """A number for each key of a key_column; equal keys have the same number: int64, shape (keys,)."""
+    if isinstance(keys, np.ndarray):
+        return keys
     place: dict[Any, int] = {}
     return np.array([place.setdefault(key, len(place)) for key in keys], dtype=np.int64)
+
+
+def keys_at(keys: Numbers | list[Any], places: Sequence[int]) -> list[Any]:
+    """The keys of a key_column at some places."""
+    return keys[places].tolist() if isinstance(keys, np.ndarray) else [keys[at] for at in places]
 
 
 def order_by_key_and_time(ids: Numbers, times: Numbers) -> RowOrder:
@@ -61,13 +71,13 @@ def rows_in_order(rows: Sequence[Any], order: RowOrder, pacing: Pacing) -> Objec
 
 
 def lists_of_keys(
-    ids: Numbers, order: RowOrder, columns: Sequence[npt.NDArray[Any]], *, as_columns: bool
+    ids: Numbers, order: RowOrder, columns: Sequence[Column], *, as_columns: bool
 ) -> tuple[list[int], list[Any]]:
     """The place of a row of each key, and the list of its tuples.
 
     `ids`: the number of each row's key (int64, shape (rows,)). `order` (intp, shape (rows,)) puts rows of a key beside
-    each other. `columns`: the fields of the tuples in this order (int64, bool or object, shape (rows,) each). With
-    `as_columns` a list is a TupleColumns, which only a declared type can write.
+    each other. `columns`: the fields of the tuples in this order, see TupleColumns. With `as_columns` a list is a
+    TupleColumns, which only a declared type can write.
     """
     firsts = np.concatenate(([0], np.flatnonzero(np.diff(ids[order])) + 1))
     bounds = firsts.tolist()
@@ -76,6 +86,6 @@ def lists_of_keys(
     if as_columns:
         lists = [TupleColumns(*(column[run] for column in columns)) for run in runs]
     else:
-        tuples = TupleColumns(*columns).tuples()
+        tuples = TupleColumns(*columns).tolist()
         lists = [tuples[run] for run in runs]
     return order[firsts].tolist(), lists

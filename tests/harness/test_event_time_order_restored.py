@@ -23,6 +23,7 @@ from yarrow.runtime.data.elements import MIN_TIMESTAMP
 from yarrow.runtime.data.key_groups import key_group_of, operator_index_for_key_group
 
 KEYS = [1, "two", None, (3, "four")]
+KEYS_OF_PAIRS = [1, 2, -3, 2**40]
 
 
 def by_key(stream: DataStream) -> DataStream:
@@ -36,12 +37,20 @@ def by_typed_key(stream: DataStream) -> DataStream:
     return typed.key_by(lambda row: row[0]).in_event_time_order().uid("order")
 
 
+def pairs_by_key(stream: DataStream) -> DataStream:
+    """They wait without their key, see PairForm."""
+    typed = stream.map(lambda row: row, Types.TUPLE([Types.LONG(), Types.INT()])).set_parallelism(1)
+    return typed.key_by(lambda row: row[0]).in_event_time_order().uid("order")
+
+
 def without_keys(stream: DataStream) -> DataStream:
     return stream.rebalance().in_event_time_order().uid("order")
 
 
 rows_of = st.lists(
-    st.tuples(st.sampled_from(KEYS), st.integers(0, 60).map(lambda time: 100 * time)), min_size=1, max_size=8
+    st.tuples(st.sampled_from(range(len(KEYS))), st.integers(0, 60).map(lambda time: 100 * time)),
+    min_size=1,
+    max_size=8,
 )
 steps_of = st.lists(
     st.one_of(
@@ -93,7 +102,9 @@ def one_slice(operator: Any) -> list[Any]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("build", [by_key, by_typed_key])
+@pytest.mark.parametrize(
+    ("build", "keys"), [(by_key, KEYS), (by_typed_key, KEYS), (pairs_by_key, KEYS_OF_PAIRS)]
+)
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     steps=steps_of,
@@ -101,13 +112,15 @@ def one_slice(operator: Any) -> list[Any]:
     in_memory=st.sampled_from([1, 3, event_time_buffer.ROWS_IN_MEMORY]),
 )
 def test_keyed_rows_leave_as_those_of_the_model(
-    build: Any, steps: list[Any], backend: str, in_memory: int
+    build: Any, keys: list[Any], steps: list[Any], backend: str, in_memory: int
 ) -> None:
     with patch.object(event_time_buffer, "ROWS_IN_MEMORY", in_memory):
-        keyed_rows_leave_as_those_of_the_model(build, steps, backend)
+        keyed_rows_leave_as_those_of_the_model(build, keys, steps, backend)
 
 
-def keyed_rows_leave_as_those_of_the_model(build: Any, steps: list[Any], backend: str) -> None:
+def keyed_rows_leave_as_those_of_the_model(
+    build: Any, keys: list[Any], steps: list[Any], backend: str
+) -> None:
     model, job, number = Model(), RestartedJob(build), 0
     job.start(1, backend)
     found: list[Any] = []
@@ -115,10 +128,11 @@ def keyed_rows_leave_as_those_of_the_model(build: Any, steps: list[Any], backend
     try:
         for step, what in [*steps, ("watermark", 100_000)]:
             if step == "rows":
-                for key, time in what:
+                for at, time in what:
                     number += 1
-                    model.row((key, number), time)
-                    job.push([(key, number)], [time])
+                    row = (keys[at], number)
+                    model.row(row, time)
+                    job.push([row], [time])
             elif step == "watermark":
                 model.advance(what)
                 job.watermark(what)
@@ -153,10 +167,11 @@ def test_rows_without_keys_leave_once_and_in_order(steps: list[Any], rescales: b
     try:
         for step, what in [*steps, ("watermark", 100_000)]:
             if step == "rows":
-                for key, time in what:
+                for at, time in what:
                     number += 1
-                    model.row((key, number), time)
-                    job.push([(key, number)], [time])
+                    row = (KEYS[at], number)
+                    model.row(row, time)
+                    job.push([row], [time])
             elif step in ("watermark", "slice"):
                 model.advance(what)
                 job.watermark(what)

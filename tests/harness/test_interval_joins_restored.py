@@ -25,6 +25,9 @@ from yarrow.runtime.data.elements import MIN_TIMESTAMP
 from yarrow.runtime.graph.data_set_spec import JoinKind
 
 KEYS = [1, "two", None]
+#: Such rows wait without their key, see PairForm.
+PAIR = Types.TUPLE([Types.LONG(), Types.LONG()])
+KEYS_OF_PAIRS = [1, 2, -3]
 #: The bounds in the second line are narrow.
 BOUNDS = [
     *[(-700, 1500), (300, 2600), (-3000, -400)],
@@ -49,13 +52,19 @@ def in_form(joined: IntervalJoined[DataStream], kind: JoinKind) -> IntervalJoine
     return joined
 
 
-def interval_join(bounds: tuple[int, int], kind: JoinKind) -> Any:
+def interval_join(bounds: tuple[int, int], kind: JoinKind, row_type: TypeInformation | None = None) -> Any:
     def build(first: DataStream, second: DataStream) -> DataStream:
-        left, right = (rows.key_by(lambda row: row[0]) for rows in (first, second))
+        typed = (first, second) if row_type is None else (as_is(rows, row_type) for rows in (first, second))
+        left, right = (rows.key_by(lambda row: row[0]) for rows in typed)
         joined = left.interval_join(right).between(*map(Time.milliseconds, bounds))
         return in_form(joined, kind).process(Pairs()).uid("join")
 
     return build
+
+
+def as_is(rows: DataStream, row_type: TypeInformation) -> DataStream:
+    """The rows, of a declared type."""
+    return rows.map(lambda row: row, row_type)
 
 
 class Model:
@@ -92,7 +101,7 @@ times_of = st.builds(
     lambda tenths, rest: 100 * tenths + rest, st.integers(0, 90), st.sampled_from([0, 0, 0, 1, 60])
 )
 rows_of = st.lists(
-    st.tuples(st.integers(0, 1), st.sampled_from(KEYS), times_of),
+    st.tuples(st.integers(0, 1), st.sampled_from(range(len(KEYS))), times_of),
     min_size=1,
     max_size=8,
 )
@@ -102,12 +111,18 @@ steps_of = job_steps(rows_of, st.integers(0, 90).map(lambda time: 100 * time), m
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", JoinKind)
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(steps=steps_of, backend=st.sampled_from(["hashmap", "rocksdb"]), bounds=st.sampled_from(BOUNDS))
+@given(
+    steps=steps_of,
+    backend=st.sampled_from(["hashmap", "rocksdb"]),
+    bounds=st.sampled_from(BOUNDS),
+    are_pairs=st.booleans(),
+)
 def test_interval_joins_are_those_of_the_model(
-    kind: JoinKind, steps: list[Any], backend: str, bounds: tuple[int, int]
+    kind: JoinKind, steps: list[Any], backend: str, bounds: tuple[int, int], are_pairs: bool
 ) -> None:
     model = Model(bounds)
-    job = RestartedJob(interval_join(bounds, kind), inputs=2)
+    job = RestartedJob(interval_join(bounds, kind, PAIR if are_pairs else None), inputs=2)
+    keys = KEYS_OF_PAIRS if are_pairs else KEYS
     job.start(1, backend)
     pairs: Counter[Any] = Counter()
     alone: Counter[Any] = Counter()
@@ -115,10 +130,11 @@ def test_interval_joins_are_those_of_the_model(
     try:
         for step, what in [*steps, ("watermark", 100_000)]:
             if step == "rows":
-                for side, key, time in what:
+                for side, at, time in what:
                     number += 1
-                    model.row(side, (key, number), time)
-                    job.push([(key, number)], [time], side)
+                    row = (keys[at], number)
+                    model.row(side, row, time)
+                    job.push([row], [time], side)
             elif step == "watermark":
                 model.watermark = max(model.watermark, what)
                 job.watermark(what)
@@ -197,8 +213,7 @@ def test_each_backend_finds_the_rows_that_one_in_memory_has_stored(
     bounds: tuple[int, int], backend: str, row_type: TypeInformation | None
 ) -> None:
     """Also those near the start of a second, on which the buckets of either backend begin."""
-    build = interval_join(bounds, JoinKind.INNER)
-    job = RestartedJob(lambda *rows: build(*(each.map(lambda row: row, row_type) for each in rows)), inputs=2)
+    job = RestartedJob(interval_join(bounds, JoinKind.INNER, row_type), inputs=2)
     job.start(1, "hashmap")
     times = [960, 999, 1000, 1000, 1001, 1055]
     job.push([(7, f"left {number}") for number in range(len(times))], times)

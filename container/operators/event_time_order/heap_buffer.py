@@ -18,7 +18,8 @@ from yarrow.container.operators.base import OperatorContext
 from yarrow.container.operators.event_time_order.keyed_buffer import LENGTH, KeyedBuffer, second_of
 from yarrow.container.operators.event_time_order.keyed_rows_by_time import KeyedRowsByTime, RowsOfTime
 from yarrow.container.operators.event_time_order.row_addition import generate_added
-from yarrow.container.operators.rows_by_key import ids_of, lists_of_keys, rows_in_order
+from yarrow.container.operators.rows.pair_form import PairForm
+from yarrow.container.operators.rows_by_key import ids_of, key_column, keys_at, lists_of_keys, rows_in_order
 from yarrow.container.state.frozen_windows import WindowContent
 from yarrow.container.state.pacing import Pacing
 from yarrow.container.state.window_tables import WindowTables
@@ -31,13 +32,19 @@ class HeapBuffer(KeyedBuffer):
     """Rows that wait for the watermark, in memory."""
 
     def __init__(
-        self, context: OperatorContext, name: str, tables: WindowTables[TimeWindow], *, typed: bool
+        self,
+        context: OperatorContext,
+        name: str,
+        tables: WindowTables[TimeWindow],
+        form: PairForm | None,
+        *,
+        typed: bool,
     ) -> None:
-        """`typed`: the type of rows is declared."""
+        """`form`: that in which rows wait, see KeyedRowsByTime. `typed`: the type of rows is declared."""
         super().__init__(context, name, tables)
         #: True = a snapshot gets a key's rows as TupleColumns, and writes them as a list of tuples.
         self._as_columns = typed
-        self._in_order = KeyedRowsByTime()
+        self._in_order = KeyedRowsByTime(form)
         #: The first number of stored rows: behind those of all rows that had left before the restore.
         self._first_number = self._restored.next_number
         self._take_restored()
@@ -84,11 +91,11 @@ class HeapBuffer(KeyedBuffer):
 
     def freeze(self) -> Iterator[WindowContent[TimeWindow]]:
         """See StoredAtCut."""
-        return _stored(self._in_order.freeze(), self._first_number, self._as_columns)
+        return _stored(self._in_order.freeze(), self._in_order.form, self._first_number, self._as_columns)
 
 
 def _stored(
-    frozen: Iterator[RowsOfTime], number: int, as_columns: bool
+    frozen: Iterator[RowsOfTime], form: PairForm | None, number: int, as_columns: bool
 ) -> Iterator[WindowContent[TimeWindow]]:
     """Frozen rows by second and key. `number`: that of the first row. Snapshot thread."""
     pacing = Pacing()
@@ -100,17 +107,20 @@ def _stored(
             times.append(time)
             counts.append((end - begin) // 2)
             pacing.step()
-        ids = ids_of(keys)
+        column = key_column(keys)
+        ids = ids_of(column)
         order = np.argsort(ids, kind="stable")
         columns = (
             np.repeat(np.array(times, dtype=np.int64), counts)[order],
             order.astype(np.int64) + number,
-            rows_in_order(rows, order, pacing),
+            rows_in_order(rows, order, pacing)
+            if form is None
+            else form.in_order(column, rows, order, pacing),
         )
         number += len(rows)
         places, lists = lists_of_keys(ids, order, columns, as_columns=as_columns)
-        of_keys = [keys[at] for at in places]
+        of_keys = keys_at(column, places)
         # No reference here keeps the lists alive while the second is written.
-        del keys, rows
+        del keys, column, rows
         yield second_of(start), of_keys, lists
         pacing.step()

@@ -2,8 +2,8 @@
 
 Owner: the task thread. An operator embeds a buffer, or one for each input:
 
-- `setup`: `self._buffer = open_buffer(context, "_my_rows", row_type)` of `buffers`. The name is that of the state. Only
-  a stream needs a buffer: of bounded input (`environment.bounded`) the rows of a key come in order.
+- `setup`: `self._buffer = open_buffer(context, "_my_rows", row_type, selector)` of `buffers`. The name is that of the
+  state. Only a stream needs a buffer: of bounded input (`environment.bounded`) the rows of a key come in order.
 - a row: `if buffer.is_late(key, time)` it is late, else `buffer.add(key, time, row)`. `generate_add` is faster.
 - `on_watermark`: `buffer.advance(timestamp)`; `buffer.watermark` is the event time, also after a restore.
 - `event_timers_due`: `buffer.is_due`.

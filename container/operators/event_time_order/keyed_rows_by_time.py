@@ -12,6 +12,8 @@ from itertools import repeat
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
+from yarrow.container.operators.rows.pair_form import PairForm
+
 #: Most rows that leave together: whoever takes them looks at its deadline behind them.
 PIECE: Final = 512
 _TIME: Final = itemgetter(0)
@@ -21,7 +23,7 @@ class RowsOfTime(NamedTuple):
     """The rows of one time at a cut."""
 
     time: int
-    #: Keys and rows in turn. Only places from `start` to `end` count.
+    #: Keys and rows in turn, in the form in which they wait. Only places from `start` to `end` count.
     entries: Sequence[Any]
     start: int
     end: int
@@ -30,7 +32,9 @@ class RowsOfTime(NamedTuple):
 class KeyedRowsByTime:
     """Rows that wait, with their canonical keys."""
 
-    def __init__(self) -> None:
+    def __init__(self, form: PairForm | None = None) -> None:
+        """`form`: that in which rows wait; None = as they are."""
+        self.form = form
         #: The keys and rows of each time in turn. Generated code appends to lists that are there.
         self.entries: dict[int, list[Any]] = {}
         #: Heap of the times in `entries`.
@@ -63,7 +67,7 @@ class KeyedRowsByTime:
         if entries is None:
             entries = self.begin(time)
         entries.append(key)
-        entries.append(row)
+        entries.append(row if self.form is None else self.form.kept(key, row))
 
     def take_until(self, last: int) -> Iterator[tuple[list[Any], list[int]]]:
         """Removes the rows up to time `last`, and yields them in order with their times: at most `PIECE` together.
@@ -75,13 +79,15 @@ class KeyedRowsByTime:
 
     def _piece(self, last: int) -> tuple[list[Any], list[int]]:
         """Removes the first rows, which are not later than `last`."""
-        times, entries = self._times, self.entries
-        rows, stamps = list[Any](), list[int]()
+        times, entries, form = self._times, self.entries, self.form
+        keys, rows, stamps = list[Any](), list[Any](), list[int]()
         while times and times[0] <= last and len(rows) < PIECE:
             time = times[0]
             waiting, start = entries[time], self._left
             end = start + 2 * (PIECE - len(rows))
             rows += waiting[start + 1 : end : 2]
+            if form is not None:
+                keys += waiting[start:end:2]
             stamps += repeat(time, len(rows) - len(stamps))
             if end < len(waiting):
                 self._left = end
@@ -89,7 +95,7 @@ class KeyedRowsByTime:
             self._left = 0
             heappop(times)
             del entries[time]
-        return rows, stamps
+        return rows if form is None else form.rows(keys, rows), stamps
 
     def take_with_keys(self, last: int, most: int) -> list[tuple[int, list[Any]]]:
         """Removes the first rows up to time `last`, at most `most` of them; keys and rows in turn, by time."""

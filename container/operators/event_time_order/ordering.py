@@ -158,12 +158,12 @@ class KeyedOrdering(_Ordering, KeyReadingOperator):
     _buffer: KeyedBuffer
 
     def setup(self, context: OperatorContext) -> None:
-        super().setup(context)
         spec = cast(KeyedEventTimeOrderOperator, self._spec)
         self._selector = method_of(load_function(spec.key_selector, self.name), "get_key", self.name)
+        super().setup(context)
 
     def _open_buffer(self, context: OperatorContext) -> KeyedBuffer:
-        return open_buffer(context, WAITING_ROWS, self._row_type)
+        return open_buffer(context, WAITING_ROWS, self._row_type, self._selector)
 
     def generate_at(
         self, code: CodeWriter, value: str, timestamp: str | None, emit: Emit, is_head: bool

@@ -18,5 +18,8 @@ def generate_added(code: CodeWriter, rows: KeyedRowsByTime, key: str, time: str,
         code.line(f"{waiting} = {entries}[{time}]")
     with code.block("else:"):
         code.line(f"{waiting} = {code.bind('begin', rows.begin)}({time})")
+    kept = row
+    if rows.form is not None:
+        kept = rows.form.generate_kept(code, canonical, row, with_other_key=False)
     code.line(f"{waiting}.append({canonical})")
-    code.line(f"{waiting}.append({row})")
+    code.line(f"{waiting}.append({kept})")

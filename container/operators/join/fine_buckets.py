@@ -20,7 +20,6 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from yarrow.container.operators.join.side_rows import Entry
-from yarrow.runtime.data.keys import canonicalize
 from yarrow.runtime.snapshot.key_columns import Numbers, numbers_of
 
 _TIME: Final = itemgetter(0)
@@ -37,15 +36,14 @@ class FineColumns(NamedTuple):
     times: Numbers
     rows: list[Any]
 
+    def key_list(self) -> list[Any]:
+        """The keys as a list."""
+        return self.keys.tolist() if isinstance(self.keys, np.ndarray) else self.keys
+
 
 def place_of(key: Any, time: int, length: int) -> Any:
     """The place of a canonical key at a time, in the time's bucket of `length` milliseconds."""
     return key * length + time if key.__class__ is int else (key, time % length)
-
-
-def place_of_any(key: Any, time: int, length: int) -> Any:
-    """The place of a key that need not be canonical."""
-    return place_of(canonicalize(key), time, length)
 
 
 def timed_entries(found: list[Any]) -> list[Entry]:
@@ -96,15 +94,11 @@ def joined_columns(parts: Sequence[FineColumns]) -> FineColumns:
     """The rows of several buckets, one behind the other."""
     arrays = [part.keys for part in parts if isinstance(part.keys, np.ndarray)]
     are_numbers = len(arrays) == len(parts)
-    keys = np.concatenate(arrays) if are_numbers else list(chain.from_iterable(map(_as_list, parts)))
+    keys = (
+        np.concatenate(arrays) if are_numbers else list(chain.from_iterable(map(FineColumns.key_list, parts)))
+    )
     return FineColumns(
         keys,
         np.concatenate([part.times for part in parts]),
         list(chain.from_iterable(part.rows for part in parts)),
     )
-
-
-def _as_list(columns: FineColumns) -> list[Any]:
-    """The keys as a list."""
-    keys = columns.keys
-    return keys.tolist() if isinstance(keys, np.ndarray) else keys

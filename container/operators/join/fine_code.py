@@ -6,12 +6,14 @@ aside, and rows that must stand in a list. Must not know watermarks. See docs/de
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from yarrow.container.codegen.code_writer import CodeWriter
 from yarrow.container.codegen.user_functions import results_of
 from yarrow.container.operators.base import Emit
-from yarrow.container.operators.join.fine_buckets import place_of_any, timed_entries
+from yarrow.container.operators.join.fine_buckets import timed_entries
 from yarrow.container.operators.join.fine_rows import FineRows
 from yarrow.container.operators.join.pair_calls import PairCalls
 from yarrow.container.operators.join.pair_code import (
@@ -26,11 +28,13 @@ from yarrow.container.operators.rows.key_selection import generate_canonical_key
 
 
 class _Place(NamedTuple):
-    """The variables of a time and of where rows of that time stand: the number of their bucket, the place in it."""
+    """The variables of a time and of where rows of a key have it: the number of their bucket, and the place there."""
 
     time: str
     number: str
     place: str
+    #: The canonical key of the place.
+    key: str
 
 
 def generate_fine_join(
@@ -49,41 +53,55 @@ def generate_fine_join(
     if not own.by_place:
         _generate_of_several_times(code, sides, bounds, row, pairs, emit)
         return
-    place = met = _generate_place(code, own, row, 0)
+    key = generate_canonical_key(code, row.key)
+    place = met = _generate_place(code, own, row.time, key, 0)
     later = row.time
     if bounds[0]:
-        met = _generate_place(code, other, row, bounds[0])
+        met = _generate_place(code, other, row.time, key, bounds[0])
         later = met.time if bounds[0] > 0 else row.time
     bucket = _generate_bucket(code, other, met.number)
     _generate_added_by_place(code, own, place, row)
     found = code.fresh("found")
     with code.block(f"if {bucket} is not None and {met.place} in {bucket}:"):
         code.line(f"{found} = {bucket}[{met.place}]")
-        _generate_of_one_time(code, found, met, row, pairs, later, emit)
+        _generate_of_one_time(code, other, found, met, row, pairs, later, emit)
 
 
-def _generate_place(code: CodeWriter, rows: FineRows, row: JoinedRow, distance: int) -> _Place:
-    """Generates what fine_buckets.place_of computes, for the key of a row and its time plus a distance."""
-    number, place, time, key = code.fresh("number"), code.fresh("place"), row.time, row.key
+def _generate_place(code: CodeWriter, rows: FineRows, time: str, key: str, distance: int) -> _Place:
+    """Generates what fine_buckets.place_of computes, for a canonical key and a time plus a distance."""
+    number, place = code.fresh("number"), code.fresh("place")
     if distance:
-        time = code.fresh("met_time")
-        code.line(f"{time} = {row.time} + {distance}")
+        met_time = code.fresh("met_time")
+        code.line(f"{met_time} = {time} + {distance}")
+        time = met_time
     code.line(f"{number} = {time} // {rows.length}")
-    of_text = f"({key}, {time} % {rows.length}) if {key}.__class__ is str"
-    of_other = f"{code.bind_as('place_of_any', place_of_any)}({key}, {time}, {rows.length})"
     by_number = f"{key} * {rows.length} + {time} if {key}.__class__ is int"
-    code.line(f"{place} = {by_number} else {of_text} else {of_other}")
-    return _Place(time, number, place)
+    code.line(f"{place} = {by_number} else ({key}, {time} % {rows.length})")
+    return _Place(time, number, place, key)
 
 
 def _generate_of_one_time(
-    code: CodeWriter, found: str, met: _Place, row: JoinedRow, pairs: PairCalls, later: str, emit: Emit
+    code: CodeWriter,
+    rows: FineRows,
+    found: str,
+    met: _Place,
+    row: JoinedRow,
+    pairs: PairCalls,
+    later: str,
+    emit: Emit,
 ) -> None:
-    """Generates the results of a row with those that it meets, `found` in the place `met`."""
+    """Generates the results of a row with those of `rows` that it meets, `found` in the place `met`."""
     other, result = code.fresh("other"), code.fresh("v")
-    each = code.block(f"for {other} in {found} if {found}.__class__ is list else ({found},):")
+
+    @contextmanager
+    def each() -> Iterator[None]:
+        with code.block(f"for {other} in {found} if {found}.__class__ is list else ({found},):"):
+            if rows.pairs is not None:
+                rows.pairs.generate_row(code, met.key, other)
+            yield
+
     if computes_pairs(code, pairs):
-        with each:
+        with each():
             # Errors of a function come in here, and those of whoever takes the results do not.
             with generate_failures(code, pairs, row, other):
                 result = generate_result(code, pairs, row, other)
@@ -94,7 +112,7 @@ def _generate_of_one_time(
     code.line(f"{context}.right = {met.time if row.is_left else row.time}")
     code.line(f"{context}.result = {later}")
     code.line(f"{results} = []")
-    with generate_failures(code, pairs, row, other), each:
+    with generate_failures(code, pairs, row, other), each():
         process, both = code.bind("process", pairs.process), ", ".join(row.pair(other))
         code.line(f"{made} = {process}({both}, {context})")
         code.line(f"{results} += {code.bind('results_of', results_of)}({made})")
@@ -106,6 +124,8 @@ def _generate_added_by_place(code: CodeWriter, rows: FineRows, at: _Place, row: 
     """Generates code that keeps a row in a bucket by place."""
     value, place, found = row.value, at.place, code.fresh("found")
     bucket = _generate_bucket_to_change(code, rows, at.number, value)
+    if rows.pairs is not None:
+        value = rows.pairs.generate_kept(code, at.key, value, with_other_key=True)
     with code.block(f"if {place} in {bucket}:"):
         code.line(f"{code.bind('further', rows.further)}[{at.number}] += 1")
         code.line(f"{found} = {bucket}[{place}]")

@@ -28,8 +28,10 @@ from yarrow.container.operators.join.fine_buckets import (
 )
 from yarrow.container.operators.join.side_size import SideSize
 from yarrow.container.operators.join.time_buckets import bucket_at
+from yarrow.container.operators.rows.pair_form import PairForm
 from yarrow.container.operators.rows_by_key import (
     ids_of,
+    keys_at,
     lists_of_keys,
     order_by_key_and_time,
     rows_in_order,
@@ -54,6 +56,8 @@ class FineForm(NamedTuple):
     by_place: bool
     #: The type of rows is declared: a snapshot may get lists of tuples as columns.
     typed: bool
+    #: The form in which rows wait; None = as they are. Buckets by key have them as they are.
+    pairs: PairForm | None = None
 
     def stored_start(self, number: int) -> int:
         """The start of the stored bucket in which a fine bucket lies."""
@@ -102,6 +106,11 @@ class FineRows:
         return self._form.by_place
 
     @property
+    def pairs(self) -> PairForm | None:
+        """The form in which rows wait in buckets by place; None = as they are."""
+        return self._form.pairs
+
+    @property
     def has_more(self) -> bool:
         """True while `look` finds buckets that are not live. It changes only between chunks, and from true to false."""
         return len(self.live) < len(self._all)
@@ -132,6 +141,7 @@ class FineRows:
         if not self._form.by_place:
             at, added = key, [time, row]
         else:
+            row = row if self._form.pairs is None else self._form.pairs.kept(key, row)
             at, added = place_of(key, time, self._form.length), [row]
         if at not in rows:
             rows[at] = added
@@ -144,7 +154,7 @@ class FineRows:
             rows[at] = [rows[at], row]
 
     def add_to_list(self, rows: Rows, number: int, place: Any, row: Any) -> None:
-        """Adds a row to a live bucket by place: the first one of its place, in a list."""
+        """Adds a row's kept form to a live bucket by place: the first one of its place, in a list."""
         # The entry says that there are lists.
         self.further[number] += 0
         rows[place] = [row]
@@ -247,6 +257,7 @@ class _FrozenRows:
     def by_window(self) -> Iterator[WindowContent[TimeWindow]]:
         """The rows by stored bucket and key. Snapshot thread."""
         pacing, form = Pacing(), self._form
+        pairs = form.pairs if form.by_place else None
         # The first bucket decides for all, since lists of both forms cannot be written together.
         as_columns: bool | None = None
         self._numbers.sort()
@@ -256,15 +267,19 @@ class _FrozenRows:
                 parts.append(self._taken(number))
                 pacing.step()
             keys, times, rows = joined_columns(parts)
-            ids = keys if isinstance(keys, np.ndarray) else ids_of(keys)
+            ids = ids_of(keys)
             order = order_by_key_and_time(ids, times)
             has_met = np.zeros(len(order), dtype=np.bool_)
             if as_columns is None:
                 number_of_keys = 1 + int(np.count_nonzero(np.diff(ids[order])))
                 as_columns = form.typed and len(order) >= _LEAST_ROWS * number_of_keys
-            columns = times[order], has_met, rows_in_order(rows, order, pacing)
+            in_order = (
+                rows_in_order(rows, order, pacing)
+                if pairs is None
+                else pairs.in_order(keys, rows, order, pacing)
+            )
+            columns = times[order], has_met, in_order
             # No reference here keeps the lists alive while the bucket is written.
-            del parts, rows
+            del parts, rows, in_order
             places, lists = lists_of_keys(ids, order, columns, as_columns=as_columns)
-            of_keys = keys[places].tolist() if isinstance(keys, np.ndarray) else [keys[at] for at in places]
-            yield bucket_at(stored, form.stored_length), of_keys, lists
+            yield bucket_at(stored, form.stored_length), keys_at(keys, places), lists

@@ -10,7 +10,6 @@ from __future__ import annotations
 from math import inf
 from typing import NamedTuple
 
-from yarrow.common.typeinfo import TypeInformation
 from yarrow.container.codegen.code_writer import CodeWriter
 from yarrow.container.operators.base import Emit, OperatorContext, declared_type
 from yarrow.container.operators.join.fine_code import generate_fine_join
@@ -29,6 +28,7 @@ from yarrow.container.operators.join.side_size import SideSize
 from yarrow.container.operators.join.time_buckets import SideBounds
 from yarrow.container.operators.registry import runs
 from yarrow.container.operators.rows.key_selection import generate_canonical_key
+from yarrow.container.operators.rows.pair_form import pair_form
 from yarrow.container.state.heap_keyed_state import NO_KEY
 from yarrow.datastream.window_types import TimeWindow
 from yarrow.runtime.common.clock import perf_counter
@@ -69,32 +69,24 @@ class IntervalJoiningOperator(KeyedJoiningOperator):
 
     def setup(self, context: OperatorContext) -> None:
         super().setup(context)
-        types = self._spec.row_types
         sizes = self.count_rows(context, self._bounds[0].bucket_length)
         self._sides = [
-            _Side(
-                bounds,
-                self._open_rows(context, name, declared_type(types[at]), bounds, sizes[at]),
-                self._keeps[at],
-                at == 0,
-            )
-            for at, (bounds, name) in enumerate(zip(self._bounds, (LEFT_ROWS, RIGHT_ROWS), strict=True))
+            _Side(bounds, self._open_rows(context, at, bounds, sizes[at]), self._keeps[at], at == 0)
+            for at, bounds in enumerate(self._bounds)
         ]
 
     def _open_rows(
-        self,
-        context: OperatorContext,
-        name: str,
-        row_type: TypeInformation | None,
-        bounds: SideBounds,
-        size: SideSize,
+        self, context: OperatorContext, at: int, bounds: SideBounds, size: SideSize
     ) -> SideRows | FineRows:
-        """The rows of a side: fine buckets in memory if no row needs a note and the backend keeps all state there."""
-        tables = stored_rows(context.state, name, row_type)
+        """The rows of an input: fine buckets in memory if no row needs a note and the backend keeps all state there."""
+        row_type = declared_type(self._spec.row_types[at])
+        tables = stored_rows(context.state, (LEFT_ROWS, RIGHT_ROWS)[at], row_type)
         fine, length = bounds.fine_length, bounds.bucket_length
         if fine is None or any(self._keeps) or not tables.stores_at_cut:
             return SideRows(tables, length, size)
-        return FineRows(tables, FineForm(fine, length, bounds.is_one_time, typed=row_type is not None), size)
+        pairs = pair_form(row_type, self._selectors[at])
+        form = FineForm(fine, length, bounds.is_one_time, typed=row_type is not None, pairs=pairs)
+        return FineRows(tables, form, size)
 
     # ------------------------------------------------------------------ rows
 

@@ -6,7 +6,7 @@ Owner: the calling thread; coders have no state. They must not know batches, fra
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice, repeat
 from typing import Any, Final
 
@@ -40,20 +40,47 @@ _TEXT: Final = TextCoder()
 
 
 class TupleColumns:
-    """A list of tuples, none of them None, as one array for each field."""
+    """A list of tuples, none of them None, as one column for each field."""
 
     __slots__ = ("columns",)
 
-    def __init__(self, *columns: npt.NDArray[Any]) -> None:
-        """`columns`: int64, bool or dtype object, shape (tuples,) each."""
+    def __init__(self, *columns: Column) -> None:
+        """`columns`: int64, bool or dtype object, shape (tuples,) each; or the columns of a field that is a tuple."""
         self.columns = columns
 
     def __len__(self) -> int:
         return len(self.columns[0])
 
-    def tuples(self) -> list[tuple[Any, ...]]:
+    def __getitem__(self, run: slice) -> TupleColumns:
+        return TupleColumns(*(column[run] for column in self.columns))
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        return iter(self.tolist())
+
+    def tolist(self) -> list[tuple[Any, ...]]:
         """The list."""
         return list(zip(*(column.tolist() for column in self.columns), strict=True))
+
+
+#: The values of a field.
+Column = npt.NDArray[Any] | TupleColumns
+
+
+def _joined_lists(lists: Iterable[TupleColumns]) -> TupleColumns:
+    """Lists one behind the other."""
+    return TupleColumns(*map(_joined_columns, zip(*(each.columns for each in lists), strict=True)))
+
+
+def _joined_columns(parts: Sequence[Column]) -> Column:
+    """Columns of one field, one behind the other; dtype object if only some of them are the columns of tuples."""
+    nested = [part for part in parts if isinstance(part, TupleColumns)]
+    if len(nested) == len(parts):
+        return _joined_lists(nested)
+    if not nested:
+        arrays: Any = parts
+        return np.concatenate(arrays)
+    values = chain.from_iterable(part.tolist() for part in parts)
+    return np.fromiter(values, dtype=object, count=sum(map(len, parts)))
 
 
 class TupleCoder(ColumnCoder):
@@ -64,7 +91,10 @@ class TupleCoder(ColumnCoder):
         self.pickles = any(field.pickles for field in fields)
         self.expected = f"a tuple of {len(self._fields)} fields"
 
-    def pack(self, values: Sequence[Any], out: list[bytes]) -> None:
+    def pack(self, values: Sequence[Any] | TupleColumns, out: list[bytes]) -> None:
+        if isinstance(values, TupleColumns):
+            self._pack_fields_of(values, out)
+            return
         if set(map(type, values)) != {tuple}:
             for cls in set(map(type, values)):
                 if not issubclass(cls, tuple):
@@ -80,10 +110,14 @@ class TupleCoder(ColumnCoder):
 
     def pack_columns(self, lists: Sequence[TupleColumns], out: list[bytes]) -> None:
         """Appends what `pack` does of all tuples of the lists. Raises one of MISFITS."""
-        columns = zip(*(each.columns for each in lists), strict=True)
-        for coder, parts in zip(self._fields, columns, strict=True):
-            column: Any = np.concatenate(parts)
-            write_column(coder, column.tolist() if column.dtype == np.object_ else column, out)
+        self._pack_fields_of(_joined_lists(lists), out)
+
+    def _pack_fields_of(self, columns: TupleColumns, out: list[bytes]) -> None:
+        for coder, column in zip(self._fields, columns.columns, strict=True):
+            # Coders of numbers take their array, and those of tuples take TupleColumns.
+            is_list = isinstance(column, np.ndarray) and column.dtype == np.object_
+            values: Any = column.tolist() if is_list else column
+            write_column(coder, values, out)
 
     def unpack(self, data: Buffer, at: int, count: int) -> tuple[Sequence[Any], int]:
         return unpack_fields(self._fields, data, at, count)
@@ -252,7 +286,7 @@ class ListCoder(ColumnCoder):
 
     def check(self, value: Any, path: str) -> Misfit | None:
         if type(value) is TupleColumns:
-            value = value.tuples()
+            value = value.tolist()
         if type(value) is not list:
             return Misfit(path, self.expected, value)
         for i, item in enumerate(value):

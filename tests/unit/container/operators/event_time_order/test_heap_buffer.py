@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from yarrow.container.operators import rows_by_key
 from yarrow.container.operators.event_time_order import heap_buffer
 from yarrow.container.operators.event_time_order.keyed_rows_by_time import KeyedRowsByTime
+from yarrow.container.operators.rows.pair_form import PairForm
 from yarrow.runtime.data.serializers.nested import TupleColumns
 
 _keys = (
@@ -21,18 +22,20 @@ _keys = (
 )
 
 
-def stored(rows: list[tuple[Any, int]], number: int, as_columns: bool) -> dict[Any, dict[Any, Any]]:
-    """By the start of a second and key; each key once."""
-    waiting = KeyedRowsByTime()
+def stored(
+    rows: list[tuple[Any, int]], number: int, as_columns: bool, form: PairForm | None = None
+) -> dict[Any, dict[Any, Any]]:
+    """By the start of a second and key; each key once. The rows of a form are pairs of key and place."""
+    waiting = KeyedRowsByTime(form)
     for place, (key, time) in enumerate(rows):
-        waiting.add(key, time, (place, "row"))
+        waiting.add(key, time, (place, "row") if form is None else (key, place))
     found = {}
-    for second, keys, lists in heap_buffer._stored(waiting.freeze(), number, as_columns):
+    for second, keys, lists in heap_buffer._stored(waiting.freeze(), waiting.form, number, as_columns):
         assert len(keys) == len(set(keys)) == len(lists)
         assert all(type(each) is (TupleColumns if as_columns else list) for each in lists)
         assert second.start not in found
         found[second.start] = dict(
-            zip(keys, (each.tuples() if as_columns else each for each in lists), strict=True)
+            zip(keys, (each.tolist() if as_columns else each for each in lists), strict=True)
         )
     return found
 
@@ -52,6 +55,21 @@ def test_rows_are_stored_by_second_and_key_in_the_order_in_which_they_leave(
         of_second.setdefault(key, []).append((time, number, (place, "row")))
     with mock.patch.object(rows_by_key, "PIECE", 2):
         assert stored(rows, 7, as_columns) == expected
+
+
+@given(_keys, st.data())
+def test_pairs_are_stored_as_they_came(keys: list[Any], data: st.DataObject) -> None:
+    """Also those whose keys are neither ints nor texts, which wait as they are."""
+    times = data.draw(st.lists(st.integers(-1500, 2500), min_size=len(keys), max_size=len(keys)))
+    found = stored(list(zip(keys, times, strict=True)), 0, True, PairForm(0))
+    pairs = [
+        (key, time, *row)
+        for of_key in found.values()
+        for key, rows in of_key.items()
+        for time, _, row in rows
+    ]
+    expected = [(key, time, key, place) for place, (key, time) in enumerate(zip(keys, times, strict=True))]
+    assert sorted(pairs, key=repr) == sorted(expected, key=repr)
 
 
 def test_the_snapshot_thread_may_rest_after_each_time_and_each_piece_of_a_second() -> None:

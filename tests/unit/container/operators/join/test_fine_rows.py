@@ -11,6 +11,7 @@ from yarrow.container.operators.join.fine_buckets import place_of
 from yarrow.container.operators.join.fine_rows import FineForm, FineRows
 from yarrow.container.operators.join.side_rows import Entry
 from yarrow.container.operators.join.side_size import SideSize
+from yarrow.container.operators.rows.pair_form import PairForm
 from yarrow.container.state.window_tables import HeapWindowTables, StoredAtCut, WindowTables
 from yarrow.datastream.window_types import TimeWindow
 from yarrow.runtime.data.serializers.nested import TupleColumns
@@ -53,6 +54,7 @@ FORMS = [
     FineForm(50, STORED, by_place=False, typed=False),
 ]
 BY_PLACE = FORMS[0]
+PAIRS_BY_PLACE = BY_PLACE._replace(pairs=PairForm(1))
 
 
 def opened(form: FineForm) -> tuple[FineRows, SideSize]:
@@ -69,7 +71,7 @@ def stored(frozen: Iterator[tuple[TimeWindow, list[Any], list[Any]]]) -> dict[in
 
 
 def entries_of(value: Any) -> list[Entry]:
-    return value.tuples() if isinstance(value, TupleColumns) else value
+    return value.tolist() if isinstance(value, TupleColumns) else value
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -82,6 +84,20 @@ def test_a_cut_stores_rows_by_second_and_key_in_order_of_their_time(form: FineFo
         0: {b: [(999, False, "z")]},
         1000: {a: [(1003, False, "y"), (1007, False, "x"), (1007, False, "w"), (1900, False, "v")]},
     }
+
+
+@pytest.mark.parametrize("count", [1, 10])
+def test_pairs_are_stored_as_they_came(count: int) -> None:
+    """Also those whose other field is a list, and those that are no pairs with their key."""
+    rows, _ = opened(PAIRS_BY_PLACE)
+    came: dict[Any, list[Entry]] = {}
+    pairs = [("x", 7), ("y", "a"), ("z", 7), (["list"], "b"), (b"", 7, "three"), ("other", 8), ("true", True)]
+    for key, row in zip([7, "a", 7, "b", 7, 7, 1], pairs, strict=True):
+        for _ in range(count):
+            rows.add(key, 5, row)
+            came.setdefault(key, []).append((5, False, row))
+        # Most rows come before any that is no pair.
+        assert stored(rows.freeze()) == {0: came}
 
 
 def test_rows_that_stand_alone_are_stored_beside_those_in_lists() -> None:

@@ -66,7 +66,37 @@ def test_columns_of_tuples_are_written_as_the_lists_that_they_stand_for(values: 
         for value in values
     ]
     assert rows.dump_rows(columns) == rows.dump_rows(values)
-    assert [each.tuples() for each in columns] == values
+    assert [each.tolist() for each in columns] == values
+
+
+@given(
+    st.lists(
+        st.tuples(st.lists(st.tuples(st.integers(-9, 9), st.text()), min_size=1), st.booleans()), min_size=1
+    )
+)
+def test_a_field_that_is_a_tuple_may_be_columns_too(values: list[tuple[list[Any], bool]]) -> None:
+    """In some of the lists, or in all of them."""
+    rows = serializer_for(
+        Types.LIST(Types.TUPLE([Types.LONG(), Types.TUPLE([Types.LONG(), Types.STRING()])]))
+    )
+    lists = [[(place, pair) for place, pair in enumerate(found)] for found, _ in values]
+    columns = []
+    for found, are_columns in values:
+        numbers, texts = np.array([number for number, _ in found]), objects_of([text for _, text in found])
+        nested = TupleColumns(numbers, texts) if are_columns else objects_of(found)
+        columns.append(TupleColumns(np.arange(len(found)), nested))
+    assert [each.tolist() for each in columns] == lists
+    assert [each[1:].tolist() for each in columns] == [each[1:] for each in lists]
+    assert rows.dump_rows(columns) == rows.dump_rows(lists)
+
+
+def test_a_nested_column_that_does_not_fit_is_named_by_its_place() -> None:
+    rows = serializer_for(
+        Types.LIST(Types.TUPLE([Types.LONG(), Types.TUPLE([Types.LONG(), Types.STRING()])]))
+    )
+    nested = TupleColumns(np.array([3, 4]), objects_of(["a", 5]))
+    with pytest.raises(SerializationError, match=r"\[1\]\.1\.1"):
+        rows.dump_rows([TupleColumns(np.array([1, 2]), nested)])
 
 
 def test_a_column_of_tuples_that_does_not_fit_is_named_by_its_place() -> None:
