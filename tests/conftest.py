@@ -25,6 +25,9 @@ from tests.support.longest_first import put_longest_first
 
 os.environ.setdefault("YARROW_DEBUG", "1")
 
+# No command of a test may take a developer's own cluster on this machine for the one to run on.
+os.environ["YARROW_CONF_DIR"] = str(Path(__file__).parent / "support" / "conf")
+
 # What a shell starts in the background ignores Ctrl-C, and so would every command that is tested with it.
 if (
     signal.getsignal(signal.SIGINT) is signal.SIG_IGN

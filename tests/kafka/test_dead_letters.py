@@ -203,7 +203,6 @@ def test_letters_in_a_topic_are_replayed_by_source_and_function(
         capture_output=True,
         text=True,
         cwd=tmp_path,
-        env={**os.environ, "YARROW_CONF_DIR": ""},
         timeout=120,
     )
     assert done.returncode == 0, done.stderr

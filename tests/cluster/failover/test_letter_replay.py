@@ -102,7 +102,9 @@ env.execute("numbers")
 def yarrow(folder: Path, *arguments: str, program: str = _JOB) -> Outcome:
     conf = folder / "conf"
     conf.mkdir(exist_ok=True)
-    (conf / "config.yaml").write_text(f"execution.checkpointing.dir: {folder / 'checkpoints'}\n")
+    (conf / "config.yaml").write_text(
+        f"env.pid.dir: {folder / 'pids'}\nexecution.checkpointing.dir: {folder / 'checkpoints'}\n"
+    )
     (folder / "job.py").write_text(program)
     done = subprocess.run(
         [sys.executable, "-m", "yarrow.cli.main", *arguments],
