@@ -14,6 +14,7 @@ from tests.harness.test_async_functions import waiting
 from tests.support.checkpoint_harness import CheckpointHarness, TakenCheckpoint
 from tests.support.gated_calls import Gated, new_gates, run_until
 from tests.support.kept_snapshots import KeptSnapshots
+from tests.support.worker_harness import DEADLINE
 from tests.unit.runtime.snapshot.memory_output import MemoryOutput, read_inline
 from yarrow.common import Configuration
 from yarrow.common.time import Duration
@@ -304,7 +305,7 @@ def workers() -> Iterator[CheckpointHarness]:
     harness.close()
 
 
-def until_acknowledged(workers: CheckpointHarness, taken: TakenCheckpoint, seconds: float = 60.0) -> None:
+def until_acknowledged(workers: CheckpointHarness, taken: TakenCheckpoint, seconds: float = DEADLINE) -> None:
     """Returns when all tasks have acknowledged the checkpoint. Raises TimeoutError."""
     workers.until(lambda: workers.states.keys() - taken.finished <= taken.acknowledged.keys(), seconds)
 

@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from tests.support.worker_harness import WorkerHarness
+from tests.support.worker_harness import DEADLINE, WorkerHarness
 from yarrow.container.protocol.worker_protocol import (
     BeginCheckpoint,
     CheckpointAcknowledged,
@@ -329,7 +329,7 @@ class CheckpointHarness(WorkerHarness):
 
     # ------------------------------------------------------------------ messages
 
-    def until(self, condition: Callable[[], bool], seconds: float = 60.0) -> None:
+    def until(self, condition: Callable[[], bool], seconds: float = DEADLINE) -> None:
         """Takes messages until the condition holds; a TimeoutError says where tasks are by then."""
         deadline = perf_counter() + seconds
         while not condition():

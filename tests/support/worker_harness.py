@@ -15,7 +15,7 @@ import tempfile
 import threading
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 
 import msgspec
 
@@ -50,6 +50,9 @@ from yarrow.runtime.rpc.messages import (
     WorkerAddress,
 )
 from yarrow.runtime.security.certificates import CertificateAuthority
+
+#: Seconds that a test waits for workers, also on a machine with much else to do.
+DEADLINE: Final = 180.0
 
 
 class JobFailedInHarness(Exception):
@@ -206,14 +209,14 @@ class WorkerHarness:
             self._sockets[index].send(SubmitTasks(deployment=deployment))
         return total
 
-    def run(self, graph: JobGraph, timeout: float = 60.0) -> float:
+    def run(self, graph: JobGraph, timeout: float = DEADLINE) -> float:
         """Runs the job to its end; seconds taken. Raises JobFailedInHarness."""
         started = perf_counter()
         self.deploy(graph)
         self.finish(timeout)
         return perf_counter() - started
 
-    def finish(self, timeout: float = 60.0) -> None:
+    def finish(self, timeout: float = DEADLINE) -> None:
         """Waits until all tasks that were deployed have ended. Raises JobFailedInHarness."""
         left = {subtask.attempt_id for placement in self._placements for subtask in placement.subtasks}
         failure: FailureCause | None = None
