@@ -25,9 +25,6 @@ from tests.support.longest_first import put_longest_first
 
 os.environ.setdefault("YARROW_DEBUG", "1")
 
-# No command of a test may take a developer's own cluster on this machine for the one to run on.
-os.environ["YARROW_CONF_DIR"] = str(Path(__file__).parent / "support" / "conf")
-
 # What a shell starts in the background ignores Ctrl-C, and so would every command that is tested with it.
 if (
     signal.getsignal(signal.SIGINT) is signal.SIG_IGN
@@ -43,6 +40,8 @@ settings.load_profile("yarrow")
 
 #: Marks of tests that come by file: scripts/test runs them together.
 BY_FILE = ("cluster", "fault", "spark", "kafka")
+#: The configuration of commands that such tests run: they must not take a developer's own cluster for theirs.
+CONFIGURATION_OF_COMMANDS = Path(__file__).parent / "support" / "conf"
 #: Seconds of files with few tests, or with tests that take long, when clusters are shared by file.
 LONG_FILES = {
     "tests/fault/test_fault_plans.py": 200.0,
@@ -114,6 +113,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     item.stash[BEGUN] = cpu_seconds()
+    if _is_marked(item, *BY_FILE):
+        os.environ["YARROW_CONF_DIR"] = str(CONFIGURATION_OF_COMMANDS)
+    else:
+        os.environ.pop("YARROW_CONF_DIR", None)
 
 
 @pytest.hookimpl(tryfirst=True)

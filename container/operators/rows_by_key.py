@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from yarrow.container.state.frozen_shard import PIECE
 from yarrow.container.state.pacing import Pacing
-from yarrow.runtime.data.serializers.nested import Column, TupleColumns
+from yarrow.runtime.data.serializers.nested import FieldColumn, TupleColumns
 from yarrow.runtime.snapshot.key_columns import Numbers, Objects, numbers_of, objects_of
 
 #: An order of rows: intp, shape (rows,).
@@ -37,7 +37,7 @@ def ids_of(keys: Numbers | list[Any]) -> Numbers:
 
 
 def keys_at(keys: Numbers | list[Any], places: Sequence[int]) -> list[Any]:
-    """The keys of a key_column at some places."""
+    """The keys of a key_column (int64, shape (keys,), or a list) at some places."""
     return keys[places].tolist() if isinstance(keys, np.ndarray) else [keys[at] for at in places]
 
 
@@ -71,7 +71,7 @@ def rows_in_order(rows: Sequence[Any], order: RowOrder, pacing: Pacing) -> Objec
 
 
 def lists_of_keys(
-    ids: Numbers, order: RowOrder, columns: Sequence[Column], *, as_columns: bool
+    ids: Numbers, order: RowOrder, columns: Sequence[FieldColumn], *, as_columns: bool
 ) -> tuple[list[int], list[Any]]:
     """The place of a row of each key, and the list of its tuples.
 

@@ -13,7 +13,7 @@ from yarrow.container.operators.base import OperatorContext
 from yarrow.container.operators.event_time_order.event_time_buffer import EventTimeBuffer
 from yarrow.container.operators.event_time_order.heap_buffer import HeapBuffer
 from yarrow.container.operators.event_time_order.keyed_buffer import KeyedBuffer, waiting_tables
-from yarrow.container.operators.rows.pair_form import pair_form
+from yarrow.container.operators.pair_form import pair_form
 
 
 def open_buffer(

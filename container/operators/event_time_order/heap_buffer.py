@@ -18,7 +18,7 @@ from yarrow.container.operators.base import OperatorContext
 from yarrow.container.operators.event_time_order.keyed_buffer import LENGTH, KeyedBuffer, second_of
 from yarrow.container.operators.event_time_order.keyed_rows_by_time import KeyedRowsByTime, RowsOfTime
 from yarrow.container.operators.event_time_order.row_addition import generate_added
-from yarrow.container.operators.rows.pair_form import PairForm
+from yarrow.container.operators.pair_form import PairForm
 from yarrow.container.operators.rows_by_key import ids_of, key_column, keys_at, lists_of_keys, rows_in_order
 from yarrow.container.state.frozen_windows import WindowContent
 from yarrow.container.state.pacing import Pacing

@@ -12,7 +12,7 @@ from itertools import repeat
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
-from yarrow.container.operators.rows.pair_form import PairForm
+from yarrow.container.operators.pair_form import PairForm
 
 #: Most rows that leave together: whoever takes them looks at its deadline behind them.
 PIECE: Final = 512

@@ -28,7 +28,7 @@ from yarrow.container.operators.join.fine_buckets import (
 )
 from yarrow.container.operators.join.side_size import SideSize
 from yarrow.container.operators.join.time_buckets import bucket_at
-from yarrow.container.operators.rows.pair_form import PairForm
+from yarrow.container.operators.pair_form import PairForm
 from yarrow.container.operators.rows_by_key import (
     ids_of,
     keys_at,

@@ -26,9 +26,9 @@ from yarrow.container.operators.join.pair_code import (
 from yarrow.container.operators.join.side_rows import Entry, SideRows, stored_rows
 from yarrow.container.operators.join.side_size import SideSize
 from yarrow.container.operators.join.time_buckets import SideBounds
+from yarrow.container.operators.pair_form import pair_form
 from yarrow.container.operators.registry import runs
 from yarrow.container.operators.rows.key_selection import generate_canonical_key
-from yarrow.container.operators.rows.pair_form import pair_form
 from yarrow.container.state.heap_keyed_state import NO_KEY
 from yarrow.datastream.window_types import TimeWindow
 from yarrow.runtime.common.clock import perf_counter

@@ -44,7 +44,7 @@ class TupleColumns:
 
     __slots__ = ("columns",)
 
-    def __init__(self, *columns: Column) -> None:
+    def __init__(self, *columns: FieldColumn) -> None:
         """`columns`: int64, bool or dtype object, shape (tuples,) each; or the columns of a field that is a tuple."""
         self.columns = columns
 
@@ -63,7 +63,7 @@ class TupleColumns:
 
 
 #: The values of a field.
-Column = npt.NDArray[Any] | TupleColumns
+FieldColumn = npt.NDArray[Any] | TupleColumns
 
 
 def _joined_lists(lists: Iterable[TupleColumns]) -> TupleColumns:
@@ -71,7 +71,7 @@ def _joined_lists(lists: Iterable[TupleColumns]) -> TupleColumns:
     return TupleColumns(*map(_joined_columns, zip(*(each.columns for each in lists), strict=True)))
 
 
-def _joined_columns(parts: Sequence[Column]) -> Column:
+def _joined_columns(parts: Sequence[FieldColumn]) -> FieldColumn:
     """Columns of one field, one behind the other; dtype object if only some of them are the columns of tuples."""
     nested = [part for part in parts if isinstance(part, TupleColumns)]
     if len(nested) == len(parts):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from yarrow.container.operators import rows_by_key
 from yarrow.container.operators.event_time_order import heap_buffer
 from yarrow.container.operators.event_time_order.keyed_rows_by_time import KeyedRowsByTime
-from yarrow.container.operators.rows.pair_form import PairForm
+from yarrow.container.operators.pair_form import PairForm
 from yarrow.runtime.data.serializers.nested import TupleColumns
 
 _keys = (

@@ -11,7 +11,7 @@ from yarrow.container.operators.join.fine_buckets import place_of
 from yarrow.container.operators.join.fine_rows import FineForm, FineRows
 from yarrow.container.operators.join.side_rows import Entry
 from yarrow.container.operators.join.side_size import SideSize
-from yarrow.container.operators.rows.pair_form import PairForm
+from yarrow.container.operators.pair_form import PairForm
 from yarrow.container.state.window_tables import HeapWindowTables, StoredAtCut, WindowTables
 from yarrow.datastream.window_types import TimeWindow
 from yarrow.runtime.data.serializers.nested import TupleColumns

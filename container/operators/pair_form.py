@@ -21,7 +21,7 @@ from yarrow.container.codegen.inlining.formulas import NotInlined
 from yarrow.container.codegen.inlining.functions import inlined
 from yarrow.container.operators.rows_by_key import RowOrder, rows_in_order
 from yarrow.container.state.pacing import Pacing
-from yarrow.runtime.data.serializers.nested import Column, TupleColumns
+from yarrow.runtime.data.serializers.nested import FieldColumn, TupleColumns
 from yarrow.runtime.snapshot.key_columns import Numbers
 
 #: Declared types of keys that a snapshot writes alike as Python objects and as numbers.
@@ -61,7 +61,7 @@ class PairForm:
 
     def in_order(
         self, keys: Sequence[Any] | Numbers, kept: Sequence[Any], order: RowOrder, pacing: Pacing
-    ) -> Column:
+    ) -> FieldColumn:
         """The rows of kept forms in an order (intp, shape (rows,)): dtype object, or as the columns of both fields.
 
         `keys`: the canonical keys; int64, shape (rows,), if all are ints of 64 bits. Snapshot thread.
@@ -86,7 +86,7 @@ class PairForm:
     def generate_kept(self, code: CodeWriter, canonical: str, row: str, *, with_other_key: bool) -> str:
         """Generates code for the kept form of a row with a canonical key; returns its variable.
 
-        A row is a pair with its key only if it has that object: then the row that is made of both equals it in all.
+        A row is a pair with its key only if it has that object. Then the row that is made of both equals it in all.
         `with_other_key`: the row may be made of a key that is only equal. Equal ints and texts do not differ.
         """
         field, kept, whole = code.fresh("field"), code.fresh("kept"), code.bind("whole", self.whole)

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from yarrow.common.typeinfo import TypeInformation, Types
 from yarrow.container.codegen.code_writer import CodeWriter
+from yarrow.container.operators.pair_form import PairForm, pair_form
 from yarrow.container.operators.rows.key_selection import generate_canonical_key
-from yarrow.container.operators.rows.pair_form import PairForm, pair_form
 from yarrow.container.state.pacing import Pacing
 from yarrow.runtime.data.keys import canonicalize
 
