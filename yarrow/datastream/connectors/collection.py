@@ -225,7 +225,7 @@ def _mismatch(value: Any, type_info: TypeInformation) -> str:
     for name, item, field in zip(names, value, types, strict=True):
         if item is not None and not field.accepts(item):
             return f"field {name}: {_mismatch(item, field)}"
-    raise AssertionError(f"{value!r} belongs to {type_info}")
+    return f"{_short(value)} is no value of {type_info}"
 
 
 def _short(value: Any) -> str:
