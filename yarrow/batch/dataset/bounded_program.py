@@ -12,14 +12,13 @@ import yarrow.runtime.config.options.pipeline as pipeline_options
 from yarrow.batch.dataset.file_output import FileOutput
 from yarrow.common.configuration import Configuration
 from yarrow.common.job_client import JobClient
-from yarrow.datastream.environment_settings import LOCAL_TARGET
 from yarrow.datastream.execution_mode import RuntimeExecutionMode
 from yarrow.datastream.program.graph_builder import GraphBuilder
 from yarrow.datastream.stream_execution_environment import StreamExecutionEnvironment
 from yarrow.runtime.common.errors import InvalidProgramError
 from yarrow.runtime.common.ids import IdFactory
 from yarrow.runtime.config.options.execution import RuntimeMode
-from yarrow.runtime.graph.executor import ProgramAborted, executor_for, only_plans
+from yarrow.runtime.graph.executor import ProgramAborted
 from yarrow.runtime.graph.job_graph import JobGraph
 from yarrow.runtime.graph.transformations import Transformation
 
@@ -58,12 +57,14 @@ class BoundedProgram(StreamExecutionEnvironment):
 
     def submit(self, job_name: str | None = None) -> JobClient:
         """Submits a job of the sinks defined since the last one. Raises InvalidProgramError if there is none."""
-        outputs, self.file_outputs = self.file_outputs, []
-        if not only_plans(executor_for(self._settings().get(execution_options.TARGET) or LOCAL_TARGET)):
-            for output in outputs:
-                output.prepare()
         try:
             return self.execute_async(job_name)
         except ProgramAborted as planned:
             planned.is_stream = False
             raise
+
+    def _prepare_outputs(self) -> None:
+        # Behind the checks of the graph: a program that is refused removes nothing.
+        for output in self.file_outputs:
+            output.prepare()
+        self.file_outputs.clear()

@@ -119,8 +119,13 @@ class DataSetEnds:
         """The rows of a data set, from the job that the call executes."""
         collect_id = self._program.new_collect_id()
         spec = CollectOperator(collect_id=collect_id)
-        self._builder.sink(self._builder.as_rows(read), f"{call}()", spec, parallelism=1)
-        client = self._environment.submit(None)
+        sink = self._builder.sink(self._builder.as_rows(read), f"{call}()", spec, parallelism=1)
+        try:
+            client = self._environment.submit(None)
+        except Exception:
+            # The next job would be refused for it again.
+            self._builder.remove(sink)
+            raise
         with CloseableIterator(client, collect_id) as rows:
             try:
                 yield from rows

@@ -73,6 +73,11 @@ class GraphBuilder:
         """Forget the roots: the next job begins with the operators added from now on. Ids continue."""
         self._roots.clear()
 
+    def remove(self, sink: SinkTransformation) -> None:
+        """Forget a sink that nobody reads any more; no error if it is forgotten already."""
+        if sink in self._roots:
+            self._roots.remove(sink)
+
     def source(self, name: str, spec: OperatorSpec, **settings: Any) -> SourceTransformation:
         """A source; it becomes part of the job when something reads it."""
         settings.setdefault("parallelism", self._parallelism())

@@ -292,6 +292,28 @@ def test_files_are_removed_when_the_job_starts(tmp_path: Path) -> None:
     assert not tmp_path.exists()
 
 
+def test_a_program_that_is_refused_removes_no_files(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    env = data_set_environment()
+    mixed = env.from_collection([1], Types.LONG()).union(env.from_collection(["a"], Types.STRING()))
+    mixed.write_as_text(str(tmp_path), WriteMode.OVERWRITE)
+    for _ in range(2):
+        with pytest.raises(InvalidProgramError, match="A union of streams of different types"):
+            env.execute()
+    assert (tmp_path / "file").exists()
+    assert len(env.program.file_outputs) == 1
+
+
+def test_a_collect_that_is_refused_is_no_part_of_the_next_job() -> None:
+    env = data_set_environment()
+    numbers = env.from_collection([1], Types.LONG())
+    mixed = numbers.union(env.from_collection(["a"], Types.STRING()))
+    for call in (mixed.collect, mixed.count, mixed.print):
+        with pytest.raises(InvalidProgramError, match="A union of streams of different types"):
+            call()
+    assert rows_of(numbers) == [1]
+
+
 def test_a_second_job_knows_the_size_of_its_sources_too(tmp_path: Path) -> None:
     (tmp_path / "in").write_text("a\n")
     env = data_set_environment(settings={"execution.runtime-mode": "AUTOMATIC"})
