@@ -155,13 +155,7 @@ class ColumnarRowInputFormat(BulkFormat[Any], SectionDecoder):
         if schema is not None:
             if batch.num_columns < len(schema):
                 schema = pa.schema([schema.field(name) for name in batch.schema.names])
-            try:
-                columns = [
-                    self._cast(column, field.type)
-                    for column, field in zip(batch.columns, schema, strict=True)
-                ]
-            except pa.ArrowException as error:
-                raise FileFormatError(f"{path}: a column does not have the declared type: {error}") from error
+            columns = _cast_columns(batch, schema, self._cast, f"{path}: ")
             batch = pa.RecordBatch.from_arrays(columns, schema=schema)
         return batch if self._columnar else rows_of_batch(batch, self._row_type)
 
@@ -172,6 +166,25 @@ class ColumnarRowInputFormat(BulkFormat[Any], SectionDecoder):
             # Both are counted in UTC; the zone alone is added or removed.
             column = column.cast(pa.timestamp(column.type.unit)) if column.type.tz is None else column
         return column.cast(target)
+
+
+def _cast_columns(
+    batch: pa.RecordBatch,
+    schema: pa.Schema,
+    cast: Callable[[pa.Array, pa.DataType], pa.Array],
+    where: str = "",
+) -> list[pa.Array]:
+    """The columns in the types of `schema`. Raises FileFormatError, which begins with `where` and names the column."""
+    columns = []
+    for column, field in zip(batch.columns, schema, strict=True):
+        try:
+            columns.append(cast(column, field.type))
+        except pa.ArrowException as error:
+            raise FileFormatError(
+                f"{where}column {field.name!r} of type {column.type} does not have the declared type {field.type}: "
+                f"{error}"
+            ) from error
+    return columns
 
 
 def _may_be_rounded(written: pa.DataType, declared: pa.DataType) -> bool:
@@ -245,10 +258,7 @@ class FileColumns:
     def _of_batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         if batch.schema.names != self._schema.names:
             raise FileFormatError(f"columns {batch.schema.names} where {self._schema.names} are declared")
-        try:
-            columns = [column.cast(field.type) for field, column in zip(self._schema, batch, strict=True)]
-        except pa.ArrowException as error:
-            raise FileFormatError(f"a column does not have the declared type: {error}") from error
+        columns = _cast_columns(batch, self._schema, lambda column, target: column.cast(target))
         for field, column in zip(self._schema, columns, strict=True):
             # A cast of lists and maps looks at no null inside of them.
             require_no_null(column, field)

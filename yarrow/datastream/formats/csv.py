@@ -145,11 +145,14 @@ def _header_of(path: str, schema: CsvSchema) -> list[str]:
         text = io.TextIOWrapper(stream, "utf-8-sig", newline="")
         lines = (line for line in text if not (schema.allow_comments and line.startswith("#")))
         try:
-            names = next(csv.reader(lines, **schema.dialect()), [])
+            names = next(csv.reader(lines, **schema.dialect()), None)
         except (csv.Error, UnicodeDecodeError) as error:
             raise FileFormatError(f"{path}: the header cannot be read: {error}") from error
         text.detach()
     wanted = [column.name for column in schema.columns]
+    if names is None:
+        # Some writers leave an empty file where a task had no rows.
+        return wanted
     if schema.strict_headers and names != wanted:
         raise FileFormatError(f"{path}: the header has the columns {names}, the schema {wanted}")
     if set(wanted) <= set(names):

@@ -55,6 +55,8 @@ _ROWS_OF_GROUP = 1 << 17
 _ROWS_OF_RECORDS = 2048
 #: Key of a file's metadata under which readers of Avro records look for the schema.
 _AVRO_SCHEMA_KEY = b"parquet.avro.schema"
+#: What each file begins with.
+_MAGIC = b"PAR1"
 
 
 class ParquetColumnarRowInputFormat(ColumnarRowInputFormat):
@@ -121,7 +123,10 @@ class _ParquetSections(SectionedFile):
 
     def _group_start(self, group: int) -> int:
         """The offset of a row group's first page."""
-        column = self._file.metadata.row_group(group).column(0)
+        row_group = self._file.metadata.row_group(group)
+        if not row_group.num_columns:
+            return len(_MAGIC)
+        column = row_group.column(0)
         if column.dictionary_page_offset is not None:
             return int(min(column.dictionary_page_offset, column.data_page_offset))
         return int(column.data_page_offset)

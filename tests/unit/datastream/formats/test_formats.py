@@ -127,6 +127,14 @@ def test_csv_header_without_a_column_is_refused(tmp_path: Path) -> None:
         run(source(CsvReaderFormat.for_schema(people_schema(use_header=True)), file))
 
 
+@pytest.mark.parametrize("columnar", [False, True])
+def test_an_empty_csv_file_has_no_rows_and_needs_no_header(tmp_path: Path, columnar: bool) -> None:
+    (tmp_path / "part-0.csv").write_bytes(b"")
+    (tmp_path / "part-1.csv").write_text("name,age,score\nann,3,1.5\n")
+    csv_format = CsvReaderFormat.for_schema(people_schema(use_header=True), columnar)
+    assert as_dicts(run(source(csv_format, tmp_path))) == [{"name": "ann", "age": 3, "score": 1.5}]
+
+
 BAD_CSV = "ann,3,1.5\nbob,x,2\ncid,4\ndan,3000000000,1\neve,5,2.5\n"
 
 
@@ -373,7 +381,7 @@ def test_parquet_refuses_missing_columns_and_lossy_casts(tmp_path: Path) -> None
         (Types.ROW_NAMED(["x"], [Types.LONG()]), r"numbers\.parquet: the columns \['x'\]"),
         (
             Types.ROW_NAMED(["n"], [Types.INT()]),
-            r"numbers\.parquet: a column does not have the declared type",
+            r"numbers\.parquet: column 'n' of type int64 does not have the declared type int32: ",
         ),
     ]
     for row_type, message in wants:
@@ -382,6 +390,12 @@ def test_parquet_refuses_missing_columns_and_lossy_casts(tmp_path: Path) -> None
     (tmp_path / "text").write_text("no parquet")
     with pytest.raises(FileFormatError, match="no Parquet file"):
         run(source(ParquetColumnarRowInputFormat(PEOPLE), tmp_path / "text"))
+
+
+@pytest.mark.parametrize("columnar", [False, True])
+def test_a_parquet_file_without_columns_has_no_rows(tmp_path: Path, columnar: bool) -> None:
+    pq.write_table(pa.table({}), tmp_path / "none.parquet")
+    assert run(source(ParquetColumnarRowInputFormat(columnar=columnar), tmp_path)) == []
 
 
 def test_a_row_that_does_not_fit_its_column_is_named() -> None:
