@@ -1,18 +1,47 @@
 """Merging of accumulators: the values that subtasks hold under one name become one value.
 
-Owner: none (pure). Numbers add up, lists are concatenated, histograms (maps) add up bucket by bucket.
+Owner: none (pure). Numbers add up, lists are concatenated, histograms (maps) add up bucket by bucket. An accumulator
+whose class merges otherwise stays a list of its subtasks' accumulators, which the client merges: no master runs code of
+the program.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from yarrow.runtime.common.errors import YarrowError
+
+#: The only key of the value of an accumulator that the client merges.
+_UNMERGED = "yarrow.unmerged"
+
+
+class UnmergedPart(NamedTuple):
+    """What one subtask has of such an accumulator."""
+
+    class_name: str
+    #: Its value as text.
+    text: str
+    #: The accumulator itself as a plain value, in base64; or, where it has no such form, nothing.
+    encoded: str
+    #: Why it has no such form.
+    reason: str = ""
 
 
 class AccumulatorMergeError(YarrowError):
     """Subtasks use one name for accumulators of different kinds."""
+
+
+def unmerged(part: UnmergedPart) -> dict[str, list[list[str]]]:
+    """The value of an accumulator that the client merges, as one subtask has it."""
+    return {_UNMERGED: [list(part)]}
+
+
+def unmerged_parts(value: Any) -> list[UnmergedPart] | None:
+    """What the subtasks have of an accumulator that the client merges; None for a value that is merged."""
+    if not isinstance(value, Mapping) or value.keys() != {_UNMERGED}:
+        return None
+    return [UnmergedPart(*part) for part in value[_UNMERGED]]
 
 
 def merge_accumulators(parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:

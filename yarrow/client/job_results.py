@@ -5,6 +5,7 @@ Owner: any thread; pure. Shared by the clients of embedded and remote clusters.
 
 from __future__ import annotations
 
+from yarrow.client.accumulator_values import merged_values
 from yarrow.common.job_execution_result import JobExecutionResult
 from yarrow.common.job_id import JobID
 from yarrow.common.job_status import JobStatus
@@ -24,7 +25,8 @@ def public_status(name: str) -> JobStatus:
 def execution_result(result: JobResult) -> JobExecutionResult:
     """The result of a FINISHED job. Raises JobCancelledError or JobExecutionError otherwise."""
     if result.status is JobStatus.FINISHED:
-        return JobExecutionResult(JobID(result.job_id), result.net_runtime_ms, result.accumulators)
+        values = merged_values(result.accumulators)
+        return JobExecutionResult(JobID(result.job_id), result.net_runtime_ms, values)
     if result.status is JobStatus.CANCELED:
         raise JobCancelledError(f"Job {result.name!r} ({result.job_id}) was cancelled.", result.job_id)
     raise JobExecutionError(failure_text(result), result.job_id)

@@ -14,6 +14,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
+from yarrow.client.accumulator_values import merged_values
 from yarrow.client.collected_rows import CollectedResults
 from yarrow.client.job_results import execution_result, public_status
 from yarrow.common.completable_future import CompletableFuture
@@ -211,7 +212,7 @@ class LocalJobClient(JobClient):
         async def ask() -> dict[str, Any]:
             return (await self._cluster.dispatcher.request_job_details(self._job_id)).accumulators
 
-        return self._ask(ask(), lambda result: dict(result.accumulators))
+        return self._ask(ask(), lambda result: dict(result.accumulators)).then_apply(merged_values)
 
     def get_job_execution_result(self) -> CompletableFuture[JobExecutionResult]:
         result = CompletableFuture(self._result).then_apply(execution_result)

@@ -5,6 +5,7 @@ Owner: none (pure).
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Mapping
 from typing import Annotated, Any
 
@@ -12,6 +13,7 @@ import msgspec
 from pydantic import BeforeValidator
 
 from yarrow.am.rest.models.base import RestModel
+from yarrow.runtime.common.accumulators import unmerged_parts
 
 _KINDS: tuple[tuple[type, str], ...] = (
     (bool, "BooleanAccumulator"),
@@ -41,11 +43,28 @@ def _user_accumulators(values: Mapping[str, Any]) -> list[dict[str, str]]:
 UserAccumulators = Annotated[list[UserAccumulator], BeforeValidator(_user_accumulators)]
 
 
+def _serialized(values: Mapping[str, Any]) -> dict[str, str]:
+    """The accumulators that the client merges, as JSON in base64."""
+    return {
+        name: base64.b64encode(_encoded(value)).decode()
+        for name, value in values.items()
+        if unmerged_parts(value) is not None
+    }
+
+
+#: Made of values by name.
+SerializedAccumulators = Annotated[dict[str, str], BeforeValidator(_serialized)]
+
+
 def _kind(value: Any) -> str:
+    if parts := unmerged_parts(value):
+        return parts[0].class_name
     return next((name for kind, name in _KINDS if isinstance(value, kind)), "Accumulator")
 
 
 def _text(value: Any) -> str:
+    if parts := unmerged_parts(value):
+        return parts[0].text if len(parts) == 1 else f"by subtask: {'; '.join(part.text for part in parts)}"
     return value if isinstance(value, str) else _encoded(value).decode()
 
 

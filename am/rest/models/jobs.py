@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from pydantic import AliasPath, Field
 
-from yarrow.am.rest.models.accumulators import UserAccumulators
+from yarrow.am.rest.models.accumulators import SerializedAccumulators, UserAccumulators
 from yarrow.am.rest.models.base import CamelModel, HyphenModel, QueueStatus, RawJson, RestModel, TextOrNone
 from yarrow.am.rest.models.metrics import IOMetrics
 from yarrow.common.job_status import JobStatus
@@ -335,8 +335,10 @@ class JobAccumulators(HyphenModel):
 
     job_accumulators: list[RawJson] = Field(default_factory=list)
     user_task_accumulators: UserAccumulators = Field(validation_alias="accumulators")
-    #: Always empty: a value of Yarrow is JSON, in `user-task-accumulators`.
-    serialized_user_task_accumulators: dict[str, str] = Field(default_factory=dict)
+    #: Those whose class merges in its own way: JSON in base64, which a client of Yarrow merges.
+    serialized_user_task_accumulators: SerializedAccumulators = Field(
+        default_factory=dict, validation_alias="accumulators"
+    )
 
 
 class FailureBody(HyphenModel):

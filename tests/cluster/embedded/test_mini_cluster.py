@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.cluster.embedded.waiting import wait_until
+from tests.support.largest import Largest
 from yarrow.common import JobStatus
 from yarrow.common.accumulators import IntCounter
 from yarrow.datastream import MapFunction, RuntimeContext, StreamExecutionEnvironment
@@ -89,9 +90,12 @@ class Counting(MapFunction[int, int]):
     def open(self, runtime_context: RuntimeContext) -> None:
         self._seen = IntCounter()
         runtime_context.add_accumulator("seen", self._seen)
+        self._largest = Largest()
+        runtime_context.add_accumulator("largest", self._largest)
 
     def map(self, value: int) -> int:
         self._seen.add(1)
+        self._largest.add(value)
         return value
 
 
@@ -130,8 +134,9 @@ def test_accumulators_of_all_subtasks_are_merged(
 ) -> None:
     env.from_sequence(1, 1000).map(Counting()).filter(lambda x: False).print()
     client = run_here(cluster, env)
-    assert client.get_job_execution_result().result().get_accumulator_result("seen") == 1000
-    assert client.get_accumulators().result() == {"seen": 1000}
+    expected = {"seen": 1000, "largest": 1000}
+    assert client.get_job_execution_result().result().get_all_accumulator_results() == expected
+    assert client.get_accumulators().result() == expected
 
 
 def test_two_jobs_at_once(cluster: MiniCluster) -> None:

@@ -17,6 +17,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from yarrow.client.accumulator_values import merged_values
 from yarrow.client.collected_rows import CollectedResults
 from yarrow.client.errors import CommandError
 from yarrow.client.job_results import public_status
@@ -117,8 +118,10 @@ class RemoteJobClient(JobClient):
 
     def get_accumulators(self) -> CompletableFuture[dict[str, Any]]:
         def ask() -> dict[str, Any]:
-            found = self._rest.get(f"/jobs/{self._job_id}/accumulators")["user-task-accumulators"]
-            return {entry["name"]: decoded_value(entry["value"]) for entry in found}
+            found = self._rest.get(f"/jobs/{self._job_id}/accumulators")
+            values = {entry["name"]: entry["value"] for entry in found["user-task-accumulators"]}
+            values |= found["serialized-user-task-accumulators"]
+            return merged_values({name: decoded_value(value) for name, value in values.items()})
 
         return in_thread(ask)
 
@@ -200,7 +203,7 @@ class RemoteJobClient(JobClient):
                     name: decoded_value(value)
                     for name, value in (result.get("accumulator-results") or {}).items()
                 }
-                return JobExecutionResult(JobID(self._job_id), result["net-runtime"], values)
+                return JobExecutionResult(JobID(self._job_id), result["net-runtime"], merged_values(values))
             case "CANCELED":
                 raise JobCancelledError(f"Job {self._name!r} ({self._job_id}) was cancelled.", self._job_id)
         raise JobExecutionError(self._failure(), self._job_id)
