@@ -5,26 +5,17 @@ Owner: any thread of the worker. An accumulator of the user that raises affects 
 
 from __future__ import annotations
 
-import base64
 import logging
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from yarrow.common.accumulators import Accumulator, DoubleCounter, Histogram, IntCounter, ListAccumulator
 from yarrow.container.operators.base import TaskEnvironment
-from yarrow.runtime.common.accumulators import UnmergedPart, unmerged
-from yarrow.runtime.snapshot.plain_trees import UnwritableValueError
-from yarrow.runtime.snapshot.plain_values import dump_plain
+
+if TYPE_CHECKING:
+    from yarrow.common.accumulators import Accumulator
 
 _log = logging.getLogger(__name__)
-#: Classes whose values merge as `merge_accumulators` does it, and their subclasses that change nothing of it.
-_MERGED_BY_KIND: tuple[type[Accumulator[Any, Any]], ...] = (
-    IntCounter,
-    DoubleCounter,
-    Histogram,
-    ListAccumulator,
-)
 
 
 def accumulated(environment: TaskEnvironment) -> dict[str, Any]:
@@ -40,17 +31,32 @@ def accumulated(environment: TaskEnvironment) -> dict[str, Any]:
 
 def _value_of(accumulator: Accumulator[Any, Any]) -> Any:
     """The value, if values of subtasks merge by their kind; else the accumulator itself, for the client to merge."""
+    # Imported late: few tasks have accumulators.
+    from yarrow.common.accumulators import DoubleCounter, Histogram, IntCounter, ListAccumulator
+
     value, own = accumulator.get_local_value(), type(accumulator)
-    if any(
-        own.merge is kind.merge and own.get_local_value is kind.get_local_value for kind in _MERGED_BY_KIND
-    ):
+    kinds: tuple[type[Accumulator[Any, Any]], ...] = (IntCounter, DoubleCounter, Histogram, ListAccumulator)
+    # A subclass that changes neither of them merges as its base does.
+    if any(own.merge is kind.merge and own.get_local_value is kind.get_local_value for kind in kinds):
         return value
+    return _unmerged(accumulator, str(value))
+
+
+def _unmerged(accumulator: Accumulator[Any, Any], text: str) -> Any:
+    import base64
+
+    from yarrow.runtime.common.accumulators import UnmergedPart, unmerged
+    from yarrow.runtime.snapshot.plain_trees import UnwritableValueError
+    from yarrow.runtime.snapshot.plain_values import dump_plain
+
     encoded, reason = b"", ""
     try:
         encoded = dump_plain([accumulator])
     except UnwritableValueError as error:
         reason = str(error)
-    return unmerged(UnmergedPart(own.__name__, str(value), base64.b64encode(encoded).decode(), reason))
+    return unmerged(
+        UnmergedPart(type(accumulator).__name__, text, base64.b64encode(encoded).decode(), reason)
+    )
 
 
 def plain_values(values: dict[str, Any]) -> dict[str, Any]:

@@ -23,8 +23,8 @@ class LocalFileSystem:
 
     def status(self, path: str) -> FileStatus:
         """The status of `path`."""
-        found = os.stat(_plain(path))
-        is_dir = os.path.isdir(_plain(path))
+        found = os.stat(plain_path(path))
+        is_dir = os.path.isdir(plain_path(path))
         size = 0 if is_dir else found.st_size
         return FileStatus(path, is_dir, size, found.st_mtime_ns // 1_000_000, found.st_atime_ns // 1_000_000)
 
@@ -32,7 +32,7 @@ class LocalFileSystem:
         """The entries of a folder, by name; dangling links are left out."""
         base = path.rstrip("/") or "/"
         found = []
-        for name in sorted(os.listdir(_plain(path))):
+        for name in sorted(os.listdir(plain_path(path))):
             try:
                 found.append(self.status(os.path.join(base, name) if path != "." else name))
             except FileNotFoundError:
@@ -41,17 +41,17 @@ class LocalFileSystem:
 
     def open(self, path: str) -> BinaryIO:
         """A seekable stream of the file's bytes."""
-        return open(_plain(path), "rb")
+        return open(plain_path(path), "rb")
 
     def create(self, path: str, replication: int = 0) -> BinaryIO:
         """A stream to a new file; its folders are made when missing. There is one copy."""
-        plain = _plain(path)
+        plain = plain_path(path)
         os.makedirs(os.path.dirname(plain) or ".", exist_ok=True)
         return cast(BinaryIO, _DurableFile(plain, "xb"))
 
     def rename(self, source: str, target: str) -> None:
         """Gives a file another name; FileExistsError when the target is there."""
-        old, new = _plain(source), _plain(target)
+        old, new = plain_path(source), plain_path(target)
         try:
             os.link(old, new)
         except OSError as error:
@@ -67,7 +67,7 @@ class LocalFileSystem:
 
     def delete(self, path: str, recursive: bool = False) -> bool:
         """Remove the file or folder at `path`; False if there was none."""
-        plain = _plain(path)
+        plain = plain_path(path)
         try:
             if not os.path.isdir(plain) or os.path.islink(plain):
                 os.unlink(plain)
@@ -81,17 +81,17 @@ class LocalFileSystem:
 
     def make_dirs(self, path: str) -> None:
         """Makes a folder and those above it."""
-        os.makedirs(_plain(path), exist_ok=True)
+        os.makedirs(plain_path(path), exist_ok=True)
 
     def touch(self, path: str, accessed_ms: int) -> None:
         """Sets the time of the last use."""
-        plain = _plain(path)
+        plain = plain_path(path)
         os.utime(plain, ns=(accessed_ms * 1_000_000, os.stat(plain).st_mtime_ns))
 
 
 def sync_folder(path: str) -> None:
     """Waits until the names in a folder are on the disk."""
-    descriptor = os.open(_plain(path) or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    descriptor = os.open(plain_path(path) or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
     finally:
@@ -123,7 +123,8 @@ class _DurableFile:
         self.close()
 
 
-def _plain(path: str) -> str:
+def plain_path(path: str) -> str:
+    """Return the path that the operating system takes. Raises FileSystemError for a URL of another host."""
     if not path.startswith("file:"):
         return path
     rest = path.removeprefix("file:")

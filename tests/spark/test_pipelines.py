@@ -477,6 +477,8 @@ def test_a_cancelled_stage_leaves_nothing(driver: DriverUnderTest, tmp_path: Pat
         return spark.range(2).select(F.udf(stay, "bigint")("id").alias("id"))
 
     pipeline = pipeline_in(tmp_path, begun=str(tmp_path / "begun"))
+    temporary = tmp_path / "temporary"
+    pipeline.get_configuration().set_string("execution.batch.pipeline-directory", temporary.as_uri())
     pipeline.stage("endless", endless, outputs=StageTable("out", "id bigint", str(tmp_path / "out")))
     played = PlayedPipeline(driver, pipeline)
     played.begin("endless")
@@ -485,6 +487,7 @@ def test_a_cancelled_stage_leaves_nothing(driver: DriverUnderTest, tmp_path: Pat
     outcome = played.end()
     assert outcome.cancelled
     assert sorted(path.name for path in tmp_path.iterdir()) == ["begun", "temporary"]
+    assert list(temporary.iterdir()) == []
 
 
 def test_a_stage_reads_a_savepoint_as_dataframes(driver: DriverUnderTest, tmp_path: Path) -> None:

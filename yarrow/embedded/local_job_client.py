@@ -14,9 +14,8 @@ from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-from yarrow.client.accumulator_values import merged_values
 from yarrow.client.collected_rows import CollectedResults
-from yarrow.client.job_results import execution_result, public_status
+from yarrow.client.job_results import execution_result, merged_values, public_status
 from yarrow.common.completable_future import CompletableFuture
 from yarrow.common.job_client import JobClient
 from yarrow.common.job_execution_result import JobExecutionResult

@@ -7,6 +7,7 @@ Java ends: the master decides which stage comes next. Must not decide what the e
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import shutil
@@ -40,6 +41,7 @@ from yarrow.runtime.common.ids import JobVertexID, OperatorID
 from yarrow.runtime.common.paths import join, scheme_of
 from yarrow.runtime.config.options import batch, high_availability, taskmanager
 from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.fs.local import plain_path
 from yarrow.runtime.graph.batch.pipeline_plan import stage_of
 from yarrow.runtime.graph.batch.pipeline_storage import check_storage
 from yarrow.runtime.graph.job_graph import JobGraph, decode_job_graph
@@ -83,6 +85,8 @@ class PipelineRun:
         self._failure: FailureCause | None = None
         self._stages: dict[tuple[JobVertexID, int], asyncio.Task[None]] = {}
         self._finished_one = False
+        #: The folder of temporary outputs, if it is on this host.
+        self._made_folder = ""
 
     # ------------------------------------------------------------------ the driver's loop
 
@@ -101,7 +105,7 @@ class PipelineRun:
         for task in running if not self._ready.is_set() else ():
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
-        await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=True)
+        await asyncio.to_thread(self._remove_folders)
         if self._failure is not None:
             return RunEnd.FAILED, self._failure
         # The master ends the run of a pipeline that has finished, too.
@@ -160,7 +164,16 @@ class PipelineRun:
         context = self._services.host.session.sparkContext
         context.environment["PYTHONPATH"] = os.pathsep.join(folder for folder in sys.path if folder)
         if scheme_of(self._places.temporary) == "file":
-            os.makedirs(self._places.temporary, mode=0o700, exist_ok=True)
+            self._made_folder = plain_path(self._places.temporary)
+            os.makedirs(self._made_folder, mode=0o700, exist_ok=True)
+
+    def _remove_folders(self) -> None:
+        """Removes the run's own folder, and the one of temporary outputs if there are none."""
+        shutil.rmtree(self._folder, ignore_errors=True)
+        if self._made_folder:
+            # It is not empty before the master has removed outputs.
+            with contextlib.suppress(OSError):
+                os.rmdir(self._made_folder)
 
     async def _run_stage(self, submission: StageSubmission) -> None:
         await self._ready.wait()

@@ -17,10 +17,9 @@ from urllib.parse import quote
 
 import msgspec
 
-from yarrow.client.accumulator_values import merged_values
 from yarrow.client.collected_rows import CollectedResults
 from yarrow.client.errors import CommandError
-from yarrow.client.job_results import public_status
+from yarrow.client.job_results import merged_values, public_status
 from yarrow.client.rest.job_heartbeats import JobHeartbeats, JobHeartbeatSettings
 from yarrow.client.rest.rest_client import RestClient
 from yarrow.client.rest.rest_operations import OperationFailedError, run_operation

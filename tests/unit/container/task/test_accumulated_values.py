@@ -10,7 +10,7 @@ from tests.support.largest import Largest
 from tests.support.task_environments import task_environment
 from yarrow.am.rest.models.accumulators import as_json
 from yarrow.am.rest.models.jobs import JobAccumulators
-from yarrow.client.accumulator_values import merged_values
+from yarrow.client.job_results import merged_values
 from yarrow.common.accumulators import Accumulator, AverageAccumulator, IntCounter, LongCounter
 from yarrow.container.task.accumulated_values import accumulated
 from yarrow.runtime.common.accumulators import merge_accumulators
@@ -45,7 +45,13 @@ def of_subtasks(kind: type[Accumulator[Any, Any]], parts: Sequence[Sequence[int]
 
 def test_the_class_of_an_accumulator_merges_it() -> None:
     parts = [[1, 2, 9], [4], [5, 6]]
-    expected = {AverageAccumulator: 4.5, Largest: 9, Doubled: 54, IntCounter: 27, LongCounter: 27}
+    expected: dict[type[Accumulator[Any, Any]], float] = {
+        AverageAccumulator: 4.5,
+        Largest: 9,
+        Doubled: 54,
+        IntCounter: 27,
+        LongCounter: 27,
+    }
     assert {kind: merged_values(of_subtasks(kind, parts))["x"] for kind in expected} == expected
 
 
