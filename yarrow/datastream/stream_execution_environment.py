@@ -158,12 +158,6 @@ class StreamExecutionEnvironment(EnvironmentSettings):
                 " add_source"
             )
         check_strategy(watermark_strategy, "from_source")
-        if source.produced_schema() is not None and watermark_strategy.timestamp_assigner is not None:
-            refuse(
-                f"from_source of {source_name!r}, which gives record batches, with a timestamp assigner",
-                "rows inside such a source: pass WatermarkStrategy.no_watermarks(), and call"
-                " assign_timestamps_and_watermarks behind the source",
-            )
         return self._source(source_name, source, declared(type_info), watermark_strategy)
 
     def add_source(
@@ -232,7 +226,15 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         **settings: Any,
     ) -> DataStream:
         source = self.in_default_file_system(source)
+        # A source that cannot be read has no schema either.
         source.validate()
+        assigns_times = strategy is not None and strategy.timestamp_assigner is not None
+        if assigns_times and source.produced_schema() is not None:
+            refuse(
+                f"from_source of {name!r}, which gives record batches, with a timestamp assigner",
+                "rows inside such a source: pass WatermarkStrategy.no_watermarks(), and call"
+                " assign_timestamps_and_watermarks behind the source",
+            )
         asked = None
         if source.kept_schemas():
             from yarrow.datastream.program.asked_source import AskedSource

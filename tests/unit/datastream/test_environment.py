@@ -22,6 +22,7 @@ from yarrow.datastream import (
     StreamExecutionEnvironment,
 )
 from yarrow.datastream.connectors.number_seq import NumberSequenceSource
+from yarrow.runtime.common.errors import InvalidProgramError
 from yarrow.runtime.graph.job_graph import ResultPartitionType
 
 
@@ -150,7 +151,7 @@ def test_types_of_sources(tmp_path: Path) -> None:
 
 
 def test_a_missing_input_file_is_refused_at_the_call() -> None:
-    with pytest.raises(Exception, match=r"missing\.txt"):
+    with pytest.raises(InvalidProgramError, match=r"input file or folder /nowhere/missing\.txt does not exist"):
         environment().read_text_file("/nowhere/missing.txt")
 
 

@@ -25,6 +25,12 @@ class InvalidScheduleError(ValueError):
     """A schedule is not one: the message names the text, what was expected and what to write."""
 
 
+def _checked(interval_ms: int) -> int:
+    if interval_ms < _SECOND:
+        raise InvalidScheduleError(f"the interval of a schedule is {interval_ms} ms: expected 1 s at least")
+    return interval_ms
+
+
 class Schedule(msgspec.Struct, frozen=True, kw_only=True):
     """The times of an interval, or those of a cron expression in a time zone. Made by `every` and `of_cron`."""
 
@@ -40,10 +46,7 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
         if bool(self.interval_ms) == bool(self.cron):
             raise InvalidScheduleError("a schedule is an interval or a cron expression: give one of the two")
         if not self.cron:
-            if self.interval_ms < _SECOND:
-                raise InvalidScheduleError(
-                    f"the interval of a schedule is {self.interval_ms} ms: expected 1 s at least"
-                )
+            _checked(self.interval_ms)
             return
         # Every process knows schedules, and few ever have one.
         from cronsim import CronSimError
@@ -67,15 +70,14 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
         Raises InvalidScheduleError for an interval below a second.
         """
         if isinstance(interval, datetime.timedelta):
-            return Schedule(interval_ms=interval // datetime.timedelta(milliseconds=1))
+            return Schedule(interval_ms=_checked(interval // datetime.timedelta(milliseconds=1)))
         try:
-            return Schedule(interval_ms=duration_nanos(interval) // 1_000_000)
-        except InvalidScheduleError:
-            raise
+            nanos = duration_nanos(interval)
         except ValueError as error:
             raise InvalidScheduleError(
                 f"the interval {interval!r} cannot be read: {error}. Write a number and a unit, as 10 min"
             ) from None
+        return Schedule(interval_ms=_checked(nanos // 1_000_000))
 
     @staticmethod
     def of_cron(expression: str, time_zone: str = "UTC") -> Schedule:

@@ -125,6 +125,8 @@ def test_times_rise_and_none_is_left_out(expression: str, zone: str, after: int)
         (lambda: Schedule(), "give one of the two"),
         (lambda: Schedule(interval_ms=5000, cron="* * * * *"), "give one of the two"),
         (lambda: Schedule.every("10 ms"), "expected 1 s at least"),
+        (lambda: Schedule.every("0"), "is 0 ms: expected 1 s at least"),
+        (lambda: Schedule.every(timedelta()), "is 0 ms: expected 1 s at least"),
         (lambda: Schedule.every("soon"), "'soon' cannot be read.*as 10 min"),
         (lambda: Schedule.of_cron("61 * * * *"), "'61 \\* \\* \\* \\*' cannot be read: Bad minute.*0 3"),
         (lambda: Schedule.of_cron("* * *"), "Wrong number of fields"),
