@@ -131,6 +131,8 @@ class OperatorSpec(msgspec.Struct, frozen=True, kw_only=True, tag_field="operato
     writes_for_sink: ClassVar[bool] = False
     #: A running aggregate: `last_only` makes it emit the last value of each key alone.
     is_rolling: ClassVar[bool] = False
+    #: `function` is a process function, called with each record of each input, and with timers.
+    calls_process_function: ClassVar[bool] = False
     #: A running aggregate whose `function` is a user's reduce.
     folds_by_function: ClassVar[bool] = False
     #: Of bounded input, the rows of the first input come before those of the second one, whatever their times.
@@ -372,6 +374,7 @@ class TimestampsAndWatermarksOperator(OperatorSpec, frozen=True, kw_only=True, t
 class ProcessOperator(OperatorSpec, frozen=True, kw_only=True, tag="process"):
     """ProcessFunction, or KeyedProcessFunction if `key_selector` is set."""
 
+    calls_process_function = True
     on_error_inputs = (0,)
 
     function: bytes
@@ -435,6 +438,7 @@ class CoFunctionOperator(OperatorSpec, frozen=True, kw_only=True, tag="co_functi
 class CoProcessOperator(OperatorSpec, frozen=True, kw_only=True, tag="co_process"):
     """CoProcessFunction, or KeyedCoProcessFunction if key selectors are set."""
 
+    calls_process_function = True
     on_error_inputs = (0, 1)
 
     function: bytes
@@ -451,6 +455,7 @@ class BroadcastProcessOperator(OperatorSpec, frozen=True, kw_only=True, tag="bro
     Input 0 is the main stream; `states` is a tuple of the MapStateDescriptors of broadcast state.
     """
 
+    calls_process_function = True
     # A broadcast record that one subtask leaves out would give it other broadcast state than the others have.
     on_error_inputs = (0,)
 

@@ -109,7 +109,7 @@ def _keyed_function(graph: JobGraph, place: Place) -> Place | None:
         return None
     source = sources[0][0]
     spec = operator_at(graph, source).spec
-    if any(spec.selector_of_each_input):
+    if spec.calls_process_function and any(spec.selector_of_each_input):
         return source
     return _keyed_function(graph, source) if spec.is_conversion else None
 

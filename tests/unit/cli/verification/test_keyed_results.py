@@ -11,19 +11,24 @@ import pytest
 
 from tests.support.batch_runner import collecting_graph, run_batch
 from tests.unit.runtime.graph.programs import environment
+from yarrow.cep import CEP, Pattern
 from yarrow.cli.verification.captured_graph import sinks_of, with_functions
 from yarrow.cli.verification.captured_rows import entries_in
 from yarrow.cli.verification.keyed_results import KeyedResults
-from yarrow.common import Types
+from yarrow.common import Time, Types, WatermarkStrategy
+from yarrow.common.watermark_strategy import TimestampAssigner
 from yarrow.datastream import (
     CheckpointedFunction,
     KeyedBroadcastProcessFunction,
     KeyedCoProcessFunction,
     KeyedProcessFunction,
     OutputTag,
+    ProcessJoinFunction,
     RuntimeContext,
 )
+from yarrow.datastream.functions import WindowFunction
 from yarrow.datastream.state import MapStateDescriptor, ValueStateDescriptor
+from yarrow.datastream.window import TumblingEventTimeWindows
 from yarrow.runtime.graph.job_graph import JobGraph
 
 ROWS = [("a", 1), ("b", 2), ("a", 3), ("c", 4)]
@@ -120,3 +125,33 @@ def test_rows_that_a_map_has_changed_tell_no_function() -> None:
     made = env.from_collection(ROWS).key_by(lambda row: row[0]).process(Sums())
     graph = collecting_graph(env, made.map(lambda number: number + 1), made.get_side_output(ASIDE))
     assert [sink.keyed_function for sink in sinks_of(graph)] == [None, None]
+
+
+class ByNumber(TimestampAssigner):
+    def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
+        return int(value[1])
+
+
+class Passing(WindowFunction[Any, Any, Any, Any]):
+    def apply(self, key: Any, window: Any, inputs: Any) -> Any:
+        return inputs
+
+
+class Paired(ProcessJoinFunction[Any, Any, Any]):
+    def process_element(self, left: Any, right: Any, ctx: Any) -> Iterator[Any]:
+        yield left, right
+
+
+def test_rows_of_keyed_windows_joins_and_patterns_tell_no_function() -> None:
+    """They have keys, and call their functions otherwise than process functions are called."""
+    env = environment(1)
+    timed = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(ByNumber())
+    rows = env.from_collection(ROWS).assign_timestamps_and_watermarks(timed)
+    keyed = rows.key_by(lambda row: row[0])
+    windows = keyed.window(TumblingEventTimeWindows.of(Time.seconds(1)))
+    whole = windows.reduce(lambda one, other: other)
+    processed = windows.apply(Passing())
+    joined = keyed.interval_join(keyed).between(Time.seconds(-1), Time.seconds(1)).process(Paired())
+    matches = CEP.pattern(keyed, Pattern.begin("row")).select(lambda match: match["row"][0])
+    graph = collecting_graph(env, whole, processed, joined, matches)
+    assert [sink.keyed_function for sink in sinks_of(graph)] == [None] * 4
