@@ -135,6 +135,10 @@ def test_rows_that_cannot_be_state_are_refused_by_name(spark: SparkSession, tmp_
         StateProcessorError, match=r"state 'count': the DataFrame has no column 'value', only \['id'\]"
     ):
         frame.key_by("id").to_state(COUNT)
+    with pytest.raises(StateProcessorError, match=r"one column, not by \['id', 'id'\].*functions.struct"):
+        frame.key_by(["id", "id"]).to_state(COUNT, "id")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="takes a DataFrame of PySpark, not list"):
+        bootstrap_with([1])
     with pytest.raises(
         StateProcessorError, match=r"the keys are declared String, and no value of a column of int64"
     ):

@@ -49,6 +49,11 @@ class DataFrameTransformation:
 
         Raises SparkRequirementError, and StateProcessorError for a session whose tasks run another Python.
         """
+        if not isinstance(dataframe, DataFrame):
+            raise TypeError(
+                f"bootstrap_with takes a DataFrame of PySpark, not {type(dataframe).__name__}. For a table of pyarrow"
+                " call OperatorTransformation.bootstrap_with"
+            )
         check_packages()
         check_python(dataframe.sparkSession)
         return DataFrameRows(dataframe)
@@ -128,7 +133,24 @@ def _checked_partitions(partitions: int | None, what: str) -> int | None:
     return partitions
 
 
+def _check_names(dataframe: DataFrame, names: dict[str, str], what: str) -> None:
+    """Refuse names that cannot be columns before Spark does, which writes Java's trace to the standard error."""
+    columns = {column.lower() for column in dataframe.columns}
+    for role, name in names.items():
+        if not isinstance(name, str):
+            raise StateProcessorError(
+                f"{what}: the {role} is named by the text of one column, not by {name!r}. Join several columns to one"
+                " with pyspark.sql.functions.struct"
+            )
+        # Others are parts of columns, or quoted.
+        if name.lower() not in columns and not {".", "`"} & set(name):
+            raise StateProcessorError(
+                f"{what}: the DataFrame has no column '{name}', only {dataframe.columns}"
+            )
+
+
 def _selected(dataframe: DataFrame, names: dict[str, str], what: str) -> DataFrame:
+    _check_names(dataframe, names, what)
     try:
         selected = dataframe.select(*[F.col(name).alias(alias) for alias, name in names.items()])
         selected.schema  # noqa: B018 - where a column is missing, Spark says so here
