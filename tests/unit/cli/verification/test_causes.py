@@ -15,8 +15,10 @@ from tests.unit.runtime.graph.programs import environment
 from yarrow.cli.verification.captured_graph import sinks_of
 from yarrow.cli.verification.causes import RunFacts, causes_of, examples_in, reduces_of, with_checks
 from yarrow.cli.verification.comparison import KeyDifference
+from yarrow.client.job_results import merged_values
 from yarrow.common import Types
 from yarrow.datastream import KeyedProcessFunction, ReduceFunction, RuntimeContext
+from yarrow.runtime.common.accumulators import merge_accumulators
 from yarrow.runtime.graph.job_graph import JobGraph
 
 ROWS = [("a", 3), ("b", 1), ("a", 1), ("a", 2), ("b", 5), ("b", 7)]
@@ -34,10 +36,8 @@ def examples(graph: JobGraph) -> dict[Any, str]:
     (sink,) = sinks_of(graph)
     places = reduces_of(graph, sink.place)
     run = run_batch(with_checks(graph, places))
-    found: dict[str, str] = {}
-    for result in run.results.values():
-        found.update({name: value for name, value in result.accumulators.items() if value})
-    return examples_in(found, places)
+    found = merge_accumulators(result.accumulators for result in run.results.values())
+    return examples_in(merged_values(found), places)
 
 
 def plus(one: Any, other: Any) -> Any:
