@@ -221,7 +221,11 @@ def test_conditions_and_limits_may_change_over_a_savepoint_but_no_steps(options:
     assert [time for _, time in job.take()] == [61]
     job.stop(options)
     patterns[0] = on_letters(WHOLES[1])
-    with pytest.raises(FragmentFailedError, match=r"belong to another pattern, with the steps a\|b"):
+    message = r"belong to another pattern, with the steps a\|b, and this one has "
+    with pytest.raises(FragmentFailedError, match=rf"{message}the steps a\|b\|c"):
+        job.start(1, "hashmap")
+    patterns[0] = on_letters(Whole((Kind("a", "a"), Kind("b", "b", "next")), 90))
+    with pytest.raises(FragmentFailedError, match=rf"{message}other ways from one to the next"):
         job.start(1, "hashmap")
 
 

@@ -47,8 +47,8 @@ class ExecutionConfig:
         if parallelism == self.PARALLELISM_DEFAULT:
             self._configuration.remove_config(options.PARALLELISM.key())
             return self
-        if parallelism < 1:
-            raise ValueError(f"parallelism must be at least 1, not {parallelism}")
+        if isinstance(parallelism, bool) or not isinstance(parallelism, int) or parallelism < 1:
+            raise ValueError(f"parallelism must be a whole number of at least 1, not {parallelism!r}")
         self._configuration.set(options.PARALLELISM, parallelism)
         return self
 
@@ -58,9 +58,9 @@ class ExecutionConfig:
 
     def set_max_parallelism(self, max_parallelism: int) -> ExecutionConfig:
         """Set the number of key groups. Raises ValueError outside 1 to 32768."""
-        if not 1 <= max_parallelism <= _LARGEST_MAX_PARALLELISM:
+        if not isinstance(max_parallelism, int) or not 1 <= max_parallelism <= _LARGEST_MAX_PARALLELISM:
             raise ValueError(
-                f"max parallelism must be 1 to {_LARGEST_MAX_PARALLELISM}, not {max_parallelism}"
+                f"max parallelism must be 1 to {_LARGEST_MAX_PARALLELISM}, not {max_parallelism!r}"
             )
         self._configuration.set(options.MAX_PARALLELISM, max_parallelism)
         return self

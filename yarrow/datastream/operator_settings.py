@@ -34,6 +34,10 @@ def group_name(slot_sharing_group: str | SlotSharingGroup) -> str:
     """Return the name of a group. Raises UnsupportedFeatureError for a group that asks for resources of its own."""
     if isinstance(slot_sharing_group, str):
         return slot_sharing_group
+    if not isinstance(slot_sharing_group, SlotSharingGroup):
+        raise TypeError(
+            f"slot_sharing_group takes the name of a group or a SlotSharingGroup, not {slot_sharing_group!r}"
+        )
     if slot_sharing_group != SlotSharingGroup(slot_sharing_group.name):
         raise UnsupportedFeatureError(
             f"Slot sharing group {slot_sharing_group.name!r} asks for resources of its own, but all slots of"
@@ -99,6 +103,8 @@ class OperatorSettings:
 
     def name(self, name: str) -> Self:
         """Set the name that plans, metrics and messages show."""
+        if not isinstance(name, str):
+            raise TypeError(f"name must be a text, not {name!r}")
         operator = self.operator("name")
         operator.name = f"{name}: Writer" if operator.spec.writes_for_sink else name
         return self

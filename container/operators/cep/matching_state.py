@@ -29,6 +29,21 @@ PATTERN: Final = "_pattern"
 KeptMatches = tuple[Any, dict[Any, Any], Any]
 
 
+def _other_pattern(operator: str, stored: str, table: PatternTable) -> InvalidProgramError:
+    """The error for restored partial matches of another pattern; `stored` is its fingerprint."""
+    was, now = stored.partition(":")[0], "|".join(table.steps)
+    change = (
+        "and this one has other ways from one to the next (next, followed_by) or other numbers of records"
+        if was == now
+        else f"and this one has the steps {now}"
+    )
+    return InvalidProgramError(
+        f"operator '{operator}': the restored partial matches belong to another pattern, with the steps {was},"
+        f" {change}. Only conditions, time limits and functions may change over a savepoint. Declare the steps as"
+        " they were, or give the operator another uid to begin anew"
+    )
+
+
 class MatchingState:
     """The partial matches of one operator's subtask."""
 
@@ -44,11 +59,7 @@ class MatchingState:
         self._pattern = context.operator_state.union_list_state(ListStateDescriptor(PATTERN, Types.STRING()))
         for stored in self._pattern.get():
             if stored != self._fingerprint:
-                raise InvalidProgramError(
-                    f"operator '{context.descriptor.name}': the restored partial matches belong to another pattern,"
-                    f" with the steps {stored.partition(':')[0]}. Only conditions, time limits and functions may change"
-                    " over a savepoint. Give the operator another uid to begin anew"
-                )
+                raise _other_pattern(context.descriptor.name, stored, table)
 
     def find(self, key: Any) -> tuple[KeptMatches, PartialMatches | None]:
         """The place of a raw key, and its partial matches to be changed and kept again; None if there are none."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.unit.runtime.graph.programs import environment
@@ -26,6 +28,21 @@ def test_the_default_of_embedded_clusters_holds_for_environments_made_later(
     assert before.get_parallelism() == cores
     with pytest.raises(ValueError, match="parallelism must be at least 1, not 0"):
         StreamExecutionEnvironment.set_default_local_parallelism(0)
+
+
+def test_settings_of_another_type_are_refused_by_name() -> None:
+    env = StreamExecutionEnvironment.get_execution_environment()
+    stream = env.from_sequence(1, 3).map(str)
+    refused: list[tuple[Any, Any, str]] = [
+        (env.set_parallelism, None, "parallelism must be a whole number of at least 1, not None"),
+        (env.set_parallelism, "2", "parallelism must be a whole number of at least 1, not '2'"),
+        (env.set_max_parallelism, "2", "max parallelism must be 1 to 32768, not '2'"),
+        (stream.name, None, "name must be a text, not None"),
+        (stream.slot_sharing_group, 5, "takes the name of a group or a SlotSharingGroup, not 5"),
+    ]
+    for setting, value, message in refused:
+        with pytest.raises((TypeError, ValueError), match=message):
+            setting(value)
 
 
 def test_chaining_is_on_until_it_is_disabled() -> None:
