@@ -21,6 +21,7 @@ from yarrow.datastream import DataStream
 from yarrow.runtime.data.checkpoint_options import CheckpointOptions
 from yarrow.runtime.data.elements import MIN_TIMESTAMP
 from yarrow.runtime.data.key_groups import key_group_of, operator_index_for_key_group
+from yarrow.testing.operator_harness import FragmentFailedError, OperatorHarness
 
 KEYS = [1, "two", None, (3, "four")]
 KEYS_OF_PAIRS = [1, 2, -3, 2**40]
@@ -278,3 +279,27 @@ def test_a_restart_without_keys_is_as_strict_as_before() -> None:
     job.start(3, "hashmap")
     assert [operator._buffer.watermark for operator in job.operators] == [50] * 3  # type: ignore[attr-defined]
     job.stop(CANONICAL)
+
+
+@pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
+@pytest.mark.parametrize(
+    ("before", "after", "message"),
+    [
+        (by_key, without_keys, "holds rows of a keyed stream, the program declares a stream without keys"),
+        (without_keys, by_key, "holds rows of a stream without keys, the program declares a keyed stream"),
+    ],
+)
+def test_waiting_rows_are_refused_where_keys_are_added_or_removed(
+    backend: str, before: Any, after: Any, message: str
+) -> None:
+    with OperatorHarness(before, configuration={"state.backend.type": backend}) as harness:
+        harness.push((1, 100), timestamps=[100])
+        snapshot = harness.snapshot()
+        with pytest.raises(FragmentFailedError, match=message):
+            harness.restarted(snapshot, fragment=after).close()
+    with OperatorHarness(before, configuration={"state.backend.type": backend}).restarted(
+        fragment=after
+    ) as empty:
+        empty.push((1, 100), timestamps=[100])
+        empty.watermark(100)
+        assert empty.output == [(1, 100)]
