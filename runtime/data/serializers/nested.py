@@ -178,7 +178,7 @@ class RowCoder(ColumnCoder):
         self._declared: Names = self._names if named else None
         self.expected = f"a Row of {len(self._fields)} fields"
         if named:
-            self.expected += f" ({', '.join(names)})"
+            self.expected += f" ({', '.join(names)}) in this order"
 
     def pack(self, values: Sequence[Any], out: list[bytes]) -> None:
         rows: Sequence[Row] = values

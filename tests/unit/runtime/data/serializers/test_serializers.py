@@ -207,7 +207,7 @@ _person = Types.ROW_NAMED(["name", "age"], [Types.STRING(), Types.BYTE()])
         (Types.TUPLE([Types.LONG()]), [[1]], r"row 0: expected a tuple of 1 fields, got list"),
         (Types.TUPLE([Types.LONG(), Types.TUPLE([Types.INT()])]), [(1, (2**40,))], r"field 1\.0 of row 0"),
         (_person, [Row("x", 1), Row("x", 200)], r"field age of row 1: expected an int of 8 bits"),
-        (_person, [Row(name="x", years=1)], r"row 0: expected a Row of 2 fields \(name, age\)"),
+        (_person, [Row(name="x", years=1)], r"row 0: expected a Row of 2 fields \(name, age\) in this order"),
         (_person, [("x", 1)], r"row 0: expected a Row"),
         (Types.LIST(Types.INT()), [[1], [2, "x"]], r"field \[1\] of row 1"),
         (Types.LIST(Types.INT()), [(1, 2)], r"row 0: expected a list, got tuple"),
