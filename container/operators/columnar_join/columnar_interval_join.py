@@ -48,17 +48,18 @@ class ColumnarIntervalJoiningOperator(ColumnarJoiningOperator):
     def take(self, index: int, records: pa.RecordBatch, times: Numbers, slots: Slots) -> Iterator[ArrowBatch]:
         """Joins rows with those that came before them, and keeps them; times and slots: int64, shape (rows,) each."""
         ordering, bounds = self.ordering, self._bounds[index]
-        met = np.zeros(len(times), np.bool_)
-        first = ordering.shifted(slots, times, bounds.lower)
-        last = ordering.shifted(slots, times, bounds.upper)
-        for pairs in self.sides[1 - index].rows.meeting(first, last):
-            met[pairs.own] = True
+        run = SortedRun.of(ordering, ordering.words(slots, times), records, np.zeros(len(times), np.bool_))
+        # Searches for words that rise find the memory of the last one in the cache.
+        first = ordering.later(run.words, bounds.lower)
+        last = first if bounds.is_one_time else ordering.later(run.words, bounds.upper)
+        for pairs in self.sides[1 - index].rows.meeting(ordering, first, last):
+            run.marks[pairs.own] = True
             pairs.run.marks[pairs.other] = True
-            own = rows_of_batch(records, pa.array(pairs.own))
+            own = rows_of_batch(run.rows, pa.array(pairs.own))
             other = rows_of_batch(pairs.run.rows, pa.array(pairs.other))
-            stamps = np.maximum(times[pairs.own], ordering.times(pairs.run.words[pairs.other]))
-            yield self.pairs(index, own, other, stamps)
-        self.sides[index].rows.add(ordering, ordering.words(slots, times), records, met)
+            words = run.words[pairs.own], pairs.run.words[pairs.other]
+            yield self.pairs(index, own, other, np.maximum(*map(ordering.times, words)))
+        self.sides[index].rows.append(ordering, run)
 
     # ------------------------------------------------------------------ time
 

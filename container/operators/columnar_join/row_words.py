@@ -52,6 +52,12 @@ class RowWords(NamedTuple):
         by = max(-_TIMES, min(by, _TIMES))
         return (slots << TIME_BITS) | np.clip(times - self.base + by, 0, _LAST)
 
+    def later(self, words: Numbers, by: int) -> Numbers:
+        """As `shifted`, of the slots and times of words: int64, shape (rows,). Words that rise stay so."""
+        if by == 0:
+            return words
+        return self.shifted(self.slots(words), self.times(words), by)
+
     def whole(self, slots: Numbers) -> tuple[Numbers, Numbers]:
         """The first and the last word of each slot: int64, shape (rows,) all."""
         first = slots << TIME_BITS

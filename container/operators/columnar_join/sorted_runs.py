@@ -1,7 +1,7 @@
 """SortedRuns: the rows of one side of a columnar join, in runs of record batches sorted by slot and time.
 
-Owner: the task thread; a frozen copy may be read by another. A batch becomes a run. Runs of similar size become one, so
-there are few. No Python object is made of a row. Must not know keys, watermarks or which rows meet.
+Owner: the task thread; a frozen copy may be read by another. A batch becomes a run. Some runs of similar size become
+one, so there are few. No Python object is made of a row. Must not know keys, watermarks or which rows meet.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ Flags = npt.NDArray[np.bool_]
 Marks = npt.NDArray[Any]
 #: Most pairs that are found at once, so that a frequent key takes no more memory.
 MOST_PAIRS: Final = 65_536
+#: So many runs of similar size become one. A row is copied each time, and with fewer runs each search is shorter.
+_SIMILAR: Final = 4
 
 
 class SortedRun(NamedTuple):
@@ -32,6 +34,7 @@ class SortedRun(NamedTuple):
     #: They change in place.
     marks: Marks
     first_time: int
+    last_time: int
 
     @classmethod
     def of(cls, ordering: RowWords, words: Numbers, rows: pa.RecordBatch, marks: Marks) -> Self:
@@ -40,44 +43,64 @@ class SortedRun(NamedTuple):
         words: int64, marks: those of the side; shape (rows,) both.
         """
         order = np.argsort(words, kind="stable")
-        return cls(
-            words[order], rows_of_batch(rows, pa.array(order)), marks[order], int(ordering.times(words).min())
-        )
+        return cls._of_sorted(ordering, words[order], rows_of_batch(rows, pa.array(order)), marks[order])
+
+    @classmethod
+    def _of_sorted(cls, ordering: RowWords, words: Numbers, rows: pa.RecordBatch, marks: Marks) -> Self:
+        times = ordering.times(words)
+        return cls(words, rows, marks, int(times.min()), int(times.max()))
 
     def chosen(self, ordering: RowWords, mask: Flags) -> Self | None:
         """The rows of a mask, bool, shape (rows,); None if there are none."""
         if not mask.any():
             return None
-        words = self.words[mask]
         rows = rows_where(self.rows, pa.array(mask))
-        return type(self)(words, rows, self.marks[mask], int(ordering.times(words).min()))
+        return self._of_sorted(ordering, self.words[mask], rows, self.marks[mask])
 
     def meeting(self, first: Numbers, last: Numbers) -> Iterator[MeetingRows]:
-        """The rows between two words, both included, for each row of a batch: int64, shape (rows,) each."""
-        low = np.searchsorted(self.words, first, side="left")
-        number = np.searchsorted(self.words, last, side="right") - low
+        """The rows between two words, both included, for each row of a batch: int64, shape (rows,) each.
+
+        It is faster for words that rise, and for one array that is both.
+        """
+        words = self.words
+        low = np.searchsorted(words, first, side="left")
+        if last is first:
+            # Most rows meet none, and need no second search.
+            meeting = np.flatnonzero(words[np.minimum(low, len(words) - 1)] == first)
+            high = np.searchsorted(words, last[meeting], side="right")
+        else:
+            high = np.searchsorted(words, last, side="right")
+            meeting = np.flatnonzero(high > low)
+            high = high[meeting]
+        low = low[meeting]
+        number = high - low
         ends = np.cumsum(number)
         total = int(ends[-1]) if len(ends) else 0
+        if total == len(meeting):
+            for start in range(0, total, MOST_PAIRS):
+                part = slice(start, start + MOST_PAIRS)
+                yield MeetingRows(meeting[part], self, low[part])
+            return
         shift = low - (ends - number)
         for start in range(0, total, MOST_PAIRS):
             pairs = np.arange(start, min(start + MOST_PAIRS, total))
             own = np.searchsorted(ends, pairs, side="right")
-            yield MeetingRows(own, self, pairs + shift[own])
+            yield MeetingRows(meeting[own], self, pairs + shift[own])
 
     def at(self, ordering: RowWords, places: Numbers) -> Self:
         """The rows at some places, of which there is one at least: int64, shape (rows,), ascending."""
-        words = self.words[places]
-        first_time = int(ordering.times(words).min())
-        return type(self)(words, rows_of_batch(self.rows, pa.array(places)), self.marks[places], first_time)
+        rows = rows_of_batch(self.rows, pa.array(places))
+        return self._of_sorted(ordering, self.words[places], rows, self.marks[places])
 
     def split(self, ordering: RowWords, at: int) -> tuple[Self, Self]:
         """The rows before a place and those from there on, which are no copies; there are rows on both sides."""
         return self._part(ordering, 0, at), self._part(ordering, at, len(self.words))
 
     def _part(self, ordering: RowWords, start: int, end: int) -> Self:
-        words = self.words[start:end]
-        first_time = int(ordering.times(words).min())
-        return type(self)(words, self.rows.slice(start, end - start), self.marks[start:end], first_time)
+        part = slice(start, end)
+        return self._of_sorted(
+            ordering, self.words[part], self.rows.slice(start, end - start), self.marks[part]
+        )
 
 
 class MeetingRows(NamedTuple):
@@ -114,14 +137,16 @@ class SortedRuns:
         """Adds rows in any order. words: int64, marks: those of the side; shape (rows,) both."""
         if not len(words):
             return
-        self._append(ordering, SortedRun.of(ordering, words, rows, marks))
+        self.append(ordering, SortedRun.of(ordering, words, rows, marks))
 
-    def _append(self, ordering: RowWords, run: SortedRun) -> None:
+    def append(self, ordering: RowWords, run: SortedRun) -> None:
+        """Adds the rows of a run, which is not used any more."""
         runs = self.runs
         runs.append(run)
-        while len(runs) > 1 and len(runs[-2].words) < 2 * len(runs[-1].words):
-            last, before = runs.pop(), runs.pop()
-            runs.append(merged(ordering, [before, last]))
+        while len(runs) >= _SIMILAR and len(runs[-_SIMILAR].words) < 2 * len(runs[-1].words):
+            similar = runs[-_SIMILAR:]
+            del runs[-_SIMILAR:]
+            runs.append(merged(ordering, similar))
 
     def replace(self, run: SortedRun, *by: SortedRun | None) -> None:
         """Puts others in the place of a run; None = none."""
@@ -132,12 +157,17 @@ class SortedRuns:
         """Makes few runs of many again, behind `replace`."""
         runs, self.runs = self.runs, []
         for run in runs:
-            self._append(ordering, run)
+            self.append(ordering, run)
 
-    def meeting(self, first: Numbers, last: Numbers) -> Iterator[MeetingRows]:
-        """The rows between two words, both included, for each row of a batch: int64, shape (rows,) each."""
+    def meeting(self, ordering: RowWords, first: Numbers, last: Numbers) -> Iterator[MeetingRows]:
+        """As SortedRun.meeting, in all runs; `first` and `last`: int64, shape (rows,) each."""
+        earliest, latest = ordering.times(first), ordering.times(last)
         for run in self.runs:
-            yield from run.meeting(first, last)
+            # Rows of a run lie close in time, and most rows of another batch lie elsewhere.
+            near = np.flatnonzero((latest >= run.first_time) & (earliest <= run.last_time))
+            first_near = first[near]
+            for pairs in run.meeting(first_near, first_near if last is first else last[near]):
+                yield pairs._replace(own=near[pairs.own])
 
 
 def merged(ordering: RowWords, runs: Iterable[SortedRun]) -> SortedRun:

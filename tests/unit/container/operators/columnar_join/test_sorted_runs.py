@@ -45,7 +45,7 @@ def test_rows_between_two_times_of_a_slot_are_found(
         # A frequent key takes no more memory: its pairs come in parts.
         patched.setattr(sorted_runs, "MOST_PAIRS", most)
         found: list[tuple[int, int]] = []
-        for pairs in kept.meeting(words(asked, lower), words(asked, lower + length)):
+        for pairs in kept.meeting(ORDERING, words(asked, lower), words(asked, lower + length)):
             assert len(pairs.own) <= most
             numbers = pairs.run.rows.column(0).take(pa.array(pairs.other)).to_pylist()
             found += zip(pairs.own.tolist(), numbers, strict=True)
