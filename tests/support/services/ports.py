@@ -18,6 +18,8 @@ Ports = Mapping[str, int]
 
 _LOWEST = 10_000
 _EPHEMERAL = Path("/proc/sys/net/ipv4/ip_local_port_range")
+#: The names of the ports that this process has taken.
+_claims: list[socket.socket] = []
 
 
 def choose(seed: str, names: Sequence[str]) -> dict[str, int]:
@@ -27,14 +29,30 @@ def choose(seed: str, names: Sequence[str]) -> dict[str, int]:
 
 
 def free_ports(seed: str) -> Iterator[int]:
-    """Ports on which nobody listens, none of them twice, and none that an outgoing connection may take."""
+    """Ports on which nobody listens, none of them twice, and none that an outgoing connection may take.
+
+    They are this process's until it ends: others that look for ports pass over them, though nobody listens yet.
+    """
     highest = _lowest_ephemeral() - 1
     size = highest - _LOWEST
     first = zlib.crc32(seed.encode()) % size
     for step in range(size):
-        if is_free(port := _LOWEST + (first + step) % size):
+        if is_free(port := _LOWEST + (first + step) % size) and _claim(port):
             yield port
     raise ServiceError("no free ports are left below the system's range for outgoing connections")
+
+
+def _claim(port: int) -> bool:
+    """Takes a port for this process; False if a process, or this one before, has taken it."""
+    claim = socket.socket(socket.AF_UNIX)
+    try:
+        # A name without a file, which is free again when its process has ended.
+        claim.bind(f"\0yarrow-test-port-{port}")
+    except OSError:
+        claim.close()
+        return False
+    _claims.append(claim)
+    return True
 
 
 def is_free(port: int) -> bool:
