@@ -99,7 +99,8 @@ def test_chosen_ports_are_free_distinct_and_below_outgoing_ones() -> None:
     assert chosen.keys() == set(NAMES)
     assert len(set(chosen.values())) == len(chosen)
     assert max(chosen.values()) < 32_768
-    assert ports.choose("some folder", NAMES) == chosen
+    # They are given, though nobody listens yet.
+    assert not set(ports.choose("some folder", NAMES).values()) & set(chosen.values())
 
 
 def test_ports_in_use_are_passed_over() -> None:
