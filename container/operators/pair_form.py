@@ -19,7 +19,7 @@ from yarrow.common.typeinfo import TypeInformation, Types
 from yarrow.container.codegen.code_writer import CodeWriter
 from yarrow.container.codegen.inlining.formulas import NotInlined
 from yarrow.container.codegen.inlining.functions import inlined
-from yarrow.container.operators.rows_by_key import RowOrder, rows_in_order
+from yarrow.container.operators.rows_by_key import RowOrder, key_list, rows_in_order
 from yarrow.container.state.pacing import Pacing
 from yarrow.runtime.data.serializers.nested import FieldColumn, TupleColumns
 from yarrow.runtime.snapshot.key_columns import Numbers
@@ -60,15 +60,14 @@ class PairForm:
         return self.whole(row)
 
     def in_order(
-        self, keys: Sequence[Any] | Numbers, kept: Sequence[Any], order: RowOrder, pacing: Pacing
+        self, keys: Numbers | list[Any], kept: Sequence[Any], order: RowOrder, pacing: Pacing
     ) -> FieldColumn:
         """The rows of kept forms in an order (intp, shape (rows,)): dtype object, or as the columns of both fields.
 
         `keys`: the canonical keys; int64, shape (rows,), if all are ints of 64 bits. Snapshot thread.
         """
         if self._has_whole:
-            listed = keys.tolist() if isinstance(keys, np.ndarray) else keys
-            return rows_in_order(self.rows(listed, kept), order, pacing)
+            return rows_in_order(self.rows(key_list(keys), kept), order, pacing)
         of_keys = keys[order] if isinstance(keys, np.ndarray) else rows_in_order(keys, order, pacing)
         others = rows_in_order(kept, order, pacing)
         return TupleColumns(of_keys, others) if self._key_at == 0 else TupleColumns(others, of_keys)
@@ -108,6 +107,13 @@ class PairForm:
         pair = f"({key}, {kept})" if self._key_at == 0 else f"({kept}, {key})"
         whole = code.bind_as("WholeRow", WholeRow)
         code.line(f"{kept} = {pair} if {kept}.__class__ is not {whole} else {kept}.row")
+
+
+def waiting_in_order(
+    form: PairForm | None, keys: Numbers | list[Any], kept: Sequence[Any], order: RowOrder, pacing: Pacing
+) -> FieldColumn:
+    """As PairForm.in_order, also of rows that wait as they are. keys: int64, order: intp, shape (rows,) both."""
+    return rows_in_order(kept, order, pacing) if form is None else form.in_order(keys, kept, order, pacing)
 
 
 def pair_form(row_type: TypeInformation | None, selector: Callable[[Any], Any]) -> PairForm | None:

@@ -36,6 +36,11 @@ def ids_of(keys: Numbers | list[Any]) -> Numbers:
     return np.array([place.setdefault(key, len(place)) for key in keys], dtype=np.int64)
 
 
+def key_list(keys: Numbers | list[Any]) -> list[Any]:
+    """The keys of a key_column (int64, shape (keys,), or a list) as a list."""
+    return keys.tolist() if isinstance(keys, np.ndarray) else keys
+
+
 def keys_at(keys: Numbers | list[Any], places: Sequence[int]) -> list[Any]:
     """The keys of a key_column (int64, shape (keys,), or a list) at some places."""
     return keys[places].tolist() if isinstance(keys, np.ndarray) else [keys[at] for at in places]

@@ -17,7 +17,7 @@ _UNMERGED = "yarrow.unmerged"
 
 
 class UnmergedPart(NamedTuple):
-    """What one subtask has of such an accumulator."""
+    """The accumulator of one subtask, which the client merges with those of the others."""
 
     class_name: str
     #: Its value as text.
@@ -38,7 +38,7 @@ def unmerged(part: UnmergedPart) -> dict[str, list[list[str]]]:
 
 
 def unmerged_parts(value: Any) -> list[UnmergedPart] | None:
-    """What the subtasks have of an accumulator that the client merges; None for a value that is merged."""
+    """The parts of an accumulator that the client merges, one a subtask; None for a value that is merged."""
     if not isinstance(value, Mapping) or value.keys() != {_UNMERGED}:
         return None
     return [UnmergedPart(*part) for part in value[_UNMERGED]]

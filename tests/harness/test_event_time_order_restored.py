@@ -39,7 +39,7 @@ def by_typed_key(stream: DataStream) -> DataStream:
 
 
 def pairs_by_key(stream: DataStream) -> DataStream:
-    """They wait without their key, see PairForm."""
+    """Pairs of key and number, which wait without their key (PairForm)."""
     typed = stream.map(lambda row: row, Types.TUPLE([Types.LONG(), Types.INT()])).set_parallelism(1)
     return typed.key_by(lambda row: row[0]).in_event_time_order().uid("order")
 

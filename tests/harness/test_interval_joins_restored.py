@@ -25,7 +25,7 @@ from yarrow.runtime.data.elements import MIN_TIMESTAMP
 from yarrow.runtime.graph.data_set_spec import JoinKind
 
 KEYS = [1, "two", None]
-#: Such rows wait without their key, see PairForm.
+#: Rows of this type wait without their key (PairForm).
 PAIR = Types.TUPLE([Types.LONG(), Types.LONG()])
 KEYS_OF_PAIRS = [1, 2, -3]
 #: The bounds in the second line are narrow.

@@ -14,6 +14,7 @@ import pytest
 from tests.spark.test_executors import wait_for_both_executors
 from tests.support.batch_runner import collecting_graph
 from tests.support.spark_driver import LIMIT, DriverUnderTest, spark_driver
+from tests.support.speculation import SPECULATION
 from tests.support.standalone_spark import standalone_spark
 from tests.unit.runtime.graph.programs import environment
 from yarrow.common import Encoder, Types
@@ -86,16 +87,6 @@ def test_a_late_task_of_a_failed_run_leaves_no_file(driver: DriverUnderTest, tmp
     task = int(marker.read_text())
     wait_for_end(task)
     assert [path for path in folder.rglob("*") if path.is_file()] == []
-
-
-#: Spark copies a task as soon as the other one has finished.
-SPECULATION = {
-    "spark.speculation": "true",
-    "spark.speculation.interval": "100ms",
-    "spark.speculation.minTaskRuntime": "100ms",
-    "spark.speculation.multiplier": "1.1",
-    "spark.speculation.quantile": "0.5",
-}
 
 
 class SlowAtFirst(MapFunction[int, str]):

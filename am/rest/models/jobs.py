@@ -335,7 +335,7 @@ class JobAccumulators(HyphenModel):
 
     job_accumulators: list[RawJson] = Field(default_factory=list)
     user_task_accumulators: UserAccumulators = Field(validation_alias="accumulators")
-    #: Those whose class merges in its own way: JSON in base64, which a client of Yarrow merges.
+    #: Accumulators whose class merges in its own way: JSON in base64, which a client of Yarrow merges.
     serialized_user_task_accumulators: SerializedAccumulators = Field(
         default_factory=dict, validation_alias="accumulators"
     )

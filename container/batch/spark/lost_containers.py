@@ -19,7 +19,7 @@ _LOST: Final = re.compile(r"Requesting driver to remove executor (\S+) for reaso
 _ENTRY: Final = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} ")
 #: YARN's times within a reason.
 _TIME: Final = re.compile(r"\[\d{4}-\d\d-\d\d [\d:.]+\]\s*")
-#: What names no reason.
+#: The beginning of lines that give a link, and no reason.
 _LINKS: Final = "For more detailed output"
 #: Bytes at the end of the log.
 _LOOKED_AT: Final = 64 * 1024

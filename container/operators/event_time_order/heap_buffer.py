@@ -18,8 +18,8 @@ from yarrow.container.operators.base import OperatorContext
 from yarrow.container.operators.event_time_order.keyed_buffer import LENGTH, KeyedBuffer, second_of
 from yarrow.container.operators.event_time_order.keyed_rows_by_time import KeyedRowsByTime, RowsOfTime
 from yarrow.container.operators.event_time_order.row_addition import generate_added
-from yarrow.container.operators.pair_form import PairForm
-from yarrow.container.operators.rows_by_key import ids_of, key_column, keys_at, lists_of_keys, rows_in_order
+from yarrow.container.operators.pair_form import PairForm, waiting_in_order
+from yarrow.container.operators.rows_by_key import ids_of, key_column, keys_at, lists_of_keys
 from yarrow.container.state.frozen_windows import WindowContent
 from yarrow.container.state.pacing import Pacing
 from yarrow.container.state.window_tables import WindowTables
@@ -113,9 +113,7 @@ def _stored(
         columns = (
             np.repeat(np.array(times, dtype=np.int64), counts)[order],
             order.astype(np.int64) + number,
-            rows_in_order(rows, order, pacing)
-            if form is None
-            else form.in_order(column, rows, order, pacing),
+            waiting_in_order(form, column, rows, order, pacing),
         )
         number += len(rows)
         places, lists = lists_of_keys(ids, order, columns, as_columns=as_columns)

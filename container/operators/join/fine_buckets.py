@@ -20,6 +20,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from yarrow.container.operators.join.side_rows import Entry
+from yarrow.container.operators.rows_by_key import key_list
 from yarrow.runtime.snapshot.key_columns import Numbers, numbers_of
 
 _TIME: Final = itemgetter(0)
@@ -35,10 +36,6 @@ class FineColumns(NamedTuple):
     keys: Numbers | list[Any]
     times: Numbers
     rows: list[Any]
-
-    def key_list(self) -> list[Any]:
-        """The keys as a list."""
-        return self.keys.tolist() if isinstance(self.keys, np.ndarray) else self.keys
 
 
 def place_of(key: Any, time: int, length: int) -> Any:
@@ -95,7 +92,9 @@ def joined_columns(parts: Sequence[FineColumns]) -> FineColumns:
     arrays = [part.keys for part in parts if isinstance(part.keys, np.ndarray)]
     are_numbers = len(arrays) == len(parts)
     keys = (
-        np.concatenate(arrays) if are_numbers else list(chain.from_iterable(map(FineColumns.key_list, parts)))
+        np.concatenate(arrays)
+        if are_numbers
+        else list(chain.from_iterable(key_list(part.keys) for part in parts))
     )
     return FineColumns(
         keys,

@@ -28,13 +28,12 @@ from yarrow.container.operators.join.fine_buckets import (
 )
 from yarrow.container.operators.join.side_size import SideSize
 from yarrow.container.operators.join.time_buckets import bucket_at
-from yarrow.container.operators.pair_form import PairForm
+from yarrow.container.operators.pair_form import PairForm, waiting_in_order
 from yarrow.container.operators.rows_by_key import (
     ids_of,
     keys_at,
     lists_of_keys,
     order_by_key_and_time,
-    rows_in_order,
 )
 from yarrow.container.state.frozen_windows import WindowContent
 from yarrow.container.state.pacing import Pacing
@@ -56,7 +55,7 @@ class FineForm(NamedTuple):
     by_place: bool
     #: The type of rows is declared: a snapshot may get lists of tuples as columns.
     typed: bool
-    #: The form in which rows wait; None = as they are. Buckets by key have them as they are.
+    #: The form in which rows wait; None = as they are. Buckets by key have no other.
     pairs: PairForm | None = None
 
     def stored_start(self, number: int) -> int:
@@ -107,7 +106,7 @@ class FineRows:
 
     @property
     def pairs(self) -> PairForm | None:
-        """The form in which rows wait in buckets by place; None = as they are."""
+        """The form in which rows wait; None = as they are."""
         return self._form.pairs
 
     @property
@@ -257,7 +256,6 @@ class _FrozenRows:
     def by_window(self) -> Iterator[WindowContent[TimeWindow]]:
         """The rows by stored bucket and key. Snapshot thread."""
         pacing, form = Pacing(), self._form
-        pairs = form.pairs if form.by_place else None
         # The first bucket decides for all, since lists of both forms cannot be written together.
         as_columns: bool | None = None
         self._numbers.sort()
@@ -273,11 +271,7 @@ class _FrozenRows:
             if as_columns is None:
                 number_of_keys = 1 + int(np.count_nonzero(np.diff(ids[order])))
                 as_columns = form.typed and len(order) >= _LEAST_ROWS * number_of_keys
-            in_order = (
-                rows_in_order(rows, order, pacing)
-                if pairs is None
-                else pairs.in_order(keys, rows, order, pacing)
-            )
+            in_order = waiting_in_order(form.pairs, keys, rows, order, pacing)
             columns = times[order], has_met, in_order
             # No reference here keeps the lists alive while the bucket is written.
             del parts, rows, in_order

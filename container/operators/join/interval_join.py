@@ -84,7 +84,7 @@ class IntervalJoiningOperator(KeyedJoiningOperator):
         fine, length = bounds.fine_length, bounds.bucket_length
         if fine is None or any(self._keeps) or not tables.stores_at_cut:
             return SideRows(tables, length, size)
-        pairs = pair_form(row_type, self._selectors[at])
+        pairs = pair_form(row_type, self._selectors[at]) if bounds.is_one_time else None
         form = FineForm(fine, length, bounds.is_one_time, typed=row_type is not None, pairs=pairs)
         return FineRows(tables, form, size)
 

@@ -16,6 +16,7 @@ import pytest
 from tests.support.hadoop.cluster import HadoopCluster
 from tests.support.hadoop.layout import NODE_MANAGERS, user
 from tests.support.small_disk import small_disk
+from tests.support.speculation import SPECULATION
 from tests.yarn.batch.bounded_jobs import CONFIGURATION_ON_YARN, Application, Output, bounded_session
 from tests.yarn.batch.test_spark_executors import BoundedJob, executors_of, until_spark_is_gone
 from yarrow.testing.transactional_files import CommittedFiles
@@ -110,12 +111,8 @@ texts.map(lambda row: row[0]).sink_to(TransactionalFiles(f"{folder}/before"))
 texts.key_by(lambda row: row[0]).process(Lengths()).sink_to(TransactionalFiles(f"{folder}/behind"))
 env.execute("large rows")
 """
-SPECULATION = {
-    "spark.speculation": "true",
-    "spark.speculation.interval": "100ms",
-    "spark.speculation.minTaskRuntime": "100ms",
-    "spark.speculation.multiplier": "1.1",
-    "spark.speculation.quantile": "0.5",
+ON_TWO_NODES = {
+    **SPECULATION,
     # Spark puts no copy on the host of the first attempt. Two of these have no room on one node.
     "spark.executor.memoryOverhead": "2944m",
 }
@@ -156,7 +153,7 @@ def session(hadoop: HadoopCluster, tmp_path_factory: pytest.TempPathFactory) -> 
 def test_a_speculative_copy_overtakes_a_task_whose_files_are_aborted(
     session: Application, output: Output
 ) -> None:
-    job = BoundedJob(session, output, str(NUMBERS), *flags(SPECULATION), program="slow.py")
+    job = BoundedJob(session, output, str(NUMBERS), *flags(ON_TWO_NODES), program="slow.py")
     job.until_it_waits()
     slow = job.worker
     job.until("FINISHED")

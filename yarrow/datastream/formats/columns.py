@@ -48,14 +48,20 @@ def as_schema(row_type: RowTypeInfo | RowType | pa.Schema) -> pa.Schema:
 
 def batch_of_rows(rows: Sequence[Any], schema: pa.Schema) -> pa.RecordBatch:
     """Rows, tuples, lists or dicts as columns. Raises FileFormatError naming the first that does not fit."""
-    arrays = [_array(column, field) for column, field in zip(_columns_of(rows, schema), schema, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+    return _batch(rows, schema, [None] * len(schema))
 
 
 def rounded_batch_of_rows(rows: Sequence[Any], schema: pa.Schema) -> pa.RecordBatch:
     """The same, with decimals rounded half up to the digits behind the point of their columns, as Flink writes them."""
-    columns = zip(_columns_of(rows, schema), schema, strict=True)
-    arrays = [_array(column, field, _rounding(field.type)) for column, field in columns]
+    return _batch(rows, schema, [_rounding(field.type) for field in schema])
+
+
+def _batch(
+    rows: Sequence[Any], schema: pa.Schema, rounding: Sequence[Callable[[Any], Any] | None]
+) -> pa.RecordBatch:
+    """Rows as columns; `rounding` has what is called with each value of a column before, None = nothing."""
+    columns = zip(_columns_of(rows, schema), schema, rounding, strict=True)
+    arrays = [_array(column, field, rounded) for column, field, rounded in columns]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
@@ -173,16 +179,19 @@ def parts_of(column: pa.Array) -> Iterator[tuple[pa.Array, pa.Field]]:
         yield column.flatten(), kind.value_field
 
 
-def _array(values: Sequence[Any], field: pa.Field, rounded: Callable[[Any], Any] | None = None) -> pa.Array:
+def _array(values: Sequence[Any], field: pa.Field, rounded: Callable[[Any], Any] | None) -> pa.Array:
     """The values of a column as an array. `rounded` is called with each value before."""
+
+    def made(part: Sequence[Any]) -> pa.Array:
+        plain = _plain(part, field.type)
+        return pa.array(plain if rounded is None else [*map(rounded, plain)], field.type)
+
     try:
-        plain = _plain(values, field.type)
-        array = pa.array(plain if rounded is None else [*map(rounded, plain)], field.type)
+        array = made(values)
     except (pa.ArrowException, FileFormatError, TypeError, ValueError, OverflowError) as whole:
         for index, value in enumerate(values):
             try:
-                plain = _plain([value], field.type)
-                pa.array(plain if rounded is None else [*map(rounded, plain)], field.type)
+                made([value])
             except (pa.ArrowException, FileFormatError, TypeError, ValueError, OverflowError) as error:
                 raise FileFormatError(
                     f"row {index} of the batch: {value!r} does not fit column {field.name!r} of type "

@@ -55,7 +55,7 @@ _ROWS_OF_GROUP = 1 << 17
 _ROWS_OF_RECORDS = 2048
 #: Key of a file's metadata under which readers of Avro records look for the schema.
 _AVRO_SCHEMA_KEY = b"parquet.avro.schema"
-#: What each file begins with.
+#: The first bytes of each file.
 _MAGIC = b"PAR1"
 
 

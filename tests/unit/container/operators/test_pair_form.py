@@ -53,7 +53,7 @@ def _rows_of(key: Any, value: Any, key_at: int) -> st.SearchStrategy[Any]:
 
 
 def generated(form: PairForm, *, with_other_key: bool) -> Callable[[Any, Any, Any], tuple[Any, Any]]:
-    """What generated code keeps of a row with a raw key, and the row that it makes of that and an equal key."""
+    """A function that keeps a row with a raw key, and makes the row anew of the kept form and an equal key."""
     code, found = CodeWriter(), list[Any]()
     canonical = generate_canonical_key(code, "key")
     kept = form.generate_kept(code, canonical, "row", with_other_key=with_other_key)

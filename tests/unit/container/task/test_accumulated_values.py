@@ -33,7 +33,7 @@ class Failing(Largest):
 
 
 def of_subtasks(kind: type[Accumulator[Any, Any]], parts: Sequence[Sequence[int]]) -> dict[str, Any]:
-    """What the master has of the accumulator `x` of subtasks that have added these numbers."""
+    """The merged values of the master, whose subtasks have added these numbers to the accumulator `x`."""
     values = []
     for numbers in parts:
         accumulator = kind()
