@@ -11,7 +11,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 
-from yarrow.client.interrupts import show_no_trace_of_ctrl_c
+from yarrow.client.interrupts import end_in_order_by_signals, show_no_trace_of_ctrl_c
 from yarrow.embedded.cluster_shape import shape_for_job
 from yarrow.embedded.local_job_client import LocalJobClient
 from yarrow.embedded.mini_cluster import MiniCluster
@@ -50,6 +50,9 @@ class EmbeddedExecutor:
 
             job_graph = with_executors_environment(job_graph, config)
         show_no_trace_of_ctrl_c()
+        if config.get(execution.IN_PROCESS):
+            # There is no TaskExecutor of its own process that would outlive this one and remove the cluster's files.
+            end_in_order_by_signals()
         cluster = MiniCluster(config, shape_for_job(job_graph, config)).start()
         try:
             client = cluster.submit(job_graph, files)

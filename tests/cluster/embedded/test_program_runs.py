@@ -190,6 +190,26 @@ def test_ctrl_c_cancels_the_job_and_leaves_nothing(tmp_path: Path) -> None:
     program.assert_no_files_left()
 
 
+@pytest.mark.parametrize(
+    ("number", "status"),
+    [(signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGINT, -signal.SIGINT)],
+    ids=["SIGTERM", "SIGHUP", "SIGINT"],
+)
+def test_a_signal_ends_a_program_whose_tasks_are_its_threads_and_leaves_nothing(
+    tmp_path: Path, number: signal.Signals, status: int
+) -> None:
+    setting = 'env.get_configuration().set_string("execution.in-process", "true")\n'
+    program = Program(tmp_path, _ENDLESS.replace("(env.from_sequence", setting + "(env.from_sequence"))
+    assert "running" in program.read_line()
+    assert list(program.tmp.iterdir())
+    assert not program.processes()
+    program.signal(number)
+    outcome = program.wait()
+    assert outcome.status == status
+    assert re.fullmatch(r"Job [0-9a-f]{32} was .*cancelled.*\n", outcome.err)
+    assert list(program.tmp.iterdir()) == []
+
+
 @pytest.mark.parametrize("task_executors", [1, 2])
 def test_a_killed_client_leaves_nothing(tmp_path: Path, task_executors: int) -> None:
     slots = f'env.get_configuration().set_string("taskmanager.numberOfTaskSlots", "{2 // task_executors}")\n'
