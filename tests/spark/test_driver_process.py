@@ -178,10 +178,48 @@ def test_a_setting_that_only_the_engine_makes_is_refused(tmp_path: Path) -> None
         assert "spark.authenticate" in cause.message
 
 
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        ("spark.memory.fraction", "abc", 'For input string: "abc"'),
+        # Spark reads this one when it makes the session.
+        ("spark.sql.session.timeZone", "Nowhere/X", "Cannot resolve the given timezone"),
+        (
+            "spark.driver.extraJavaOptions",
+            "-XX:NoSuchFlag=1 -XX:-IgnoreUnrecognizedVMOptions",
+            "Unrecognized VM option 'NoSuchFlag=1'",
+        ),
+    ],
+)
+def test_a_setting_that_spark_or_java_refuses_is_final_and_named(
+    tmp_path: Path, key: str, value: str, said: str
+) -> None:
+    with spark_driver(tmp_path, configuration={key: value}) as driver:
+        cause = driver.master.disconnected.result(LIMIT)
+        assert cause.is_final
+        assert cause.exception_name.endswith("SparkSettingError")
+        assert f" refuses the setting {key}={value}: " in cause.message
+        assert said in cause.message
+        assert cause.message.endswith(". Correct it or leave it out, and run the job again")
+        assert "org.apache" not in cause.stacktrace and "py4j" not in cause.stacktrace
+        assert driver.process.wait(LIMIT) == 1
+
+
+def test_a_setting_that_spark_refuses_when_it_runs_is_final_and_named(tmp_path: Path) -> None:
+    with spark_driver(tmp_path, configuration={"spark.io.compression.codec": "nope"}) as driver:
+        env = environment(2)
+        numbers = env.from_collection([1, 2, 3]).key_by(lambda n: n)
+        cause = driver.run(collecting_graph(env, numbers.reduce(lambda a, b: a + b))).failure
+        assert cause is not None and cause.is_final
+        assert "Spark refuses the setting spark.io.compression.codec=nope: " in cause.message
+
+
 def test_java_that_cannot_start_is_told_with_its_own_words(tmp_path: Path) -> None:
-    options = {"spark.driver.extraJavaOptions": "-XX:NoSuchFlag=1 -XX:-IgnoreUnrecognizedVMOptions"}
+    # Java knows the option, so the reason may pass.
+    options = {"spark.driver.extraJavaOptions": "-XX:MaxMetaspaceSize=1k"}
     with spark_driver(tmp_path, configuration=options) as driver:
         cause = driver.master.disconnected.result(LIMIT)
         assert cause.exception_name.endswith("SparkStartError")
-        assert "NoSuchFlag" in cause.message
+        assert not cause.is_final
+        assert "OutOfMemoryError: Metaspace" in cause.message
         assert driver.process.wait(LIMIT) == 1

@@ -485,6 +485,8 @@ class BatchRun:
                 return told
             if self._lost:
                 return next(iter(self._lost.values()))
+            if refused := self._services.host.refused_setting(error):
+                return msgspec.structs.replace(failure_cause(refused), is_final=True)
             return failure_cause(SparkJobError(f"{_ENGINE_FAILED}: {_in_short(error)}"))
         if means_full(error):
             where = full_disk(self._folder)

@@ -26,6 +26,7 @@ import msgspec
 
 from yarrow.container.batch.driver.batch_driver import BatchDriver, DriverEnd, patiently
 from yarrow.container.batch.spark.java.java_heartbeat import JavaHeartbeat
+from yarrow.container.batch.spark.refused_settings import SparkSettingError
 from yarrow.container.batch.spark.requirements import SparkRequirementError, check_requirements
 from yarrow.container.batch.spark.settings import SparkFolders
 from yarrow.container.batch.spark.yarn_start import addresses_for, spark_on_yarn, tell_what_is_awaited
@@ -228,7 +229,10 @@ class _DriverProcess:
             return DriverEnd(str(error), orderly=False)
         except YarrowError as error:
             # Frames of the thread in which it was raised tell nothing.
-            await driver.disconnect(failure_cause(error.with_traceback(None)))
+            cause = failure_cause(error.with_traceback(None))
+            # Another attempt has the same settings.
+            is_final = isinstance(error, SparkSettingError)
+            await driver.disconnect(msgspec.structs.replace(cause, is_final=is_final))
             return DriverEnd(str(error), orderly=False)
         finally:
             if telling is not None:

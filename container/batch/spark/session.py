@@ -27,9 +27,14 @@ from pyspark.sql import SparkSession
 
 from yarrow.container.batch.spark.java.class_archive import ClassArchive
 from yarrow.container.batch.spark.java.java_process import JavaProcess
-from yarrow.container.batch.spark.java_errors import first_line, message_of
+from yarrow.container.batch.spark.java_errors import causes_of, first_line, message_of
 from yarrow.container.batch.spark.kerberos_access import reason_of
 from yarrow.container.batch.spark.lost_containers import last_lost_executor, yarns_reason
+from yarrow.container.batch.spark.refused_settings import (
+    SparkSettingError,
+    refused_option_of_java,
+    refused_setting,
+)
 from yarrow.container.batch.spark.requirements import JavaInstallation
 from yarrow.container.batch.spark.settings import (
     SparkFolders,
@@ -48,6 +53,7 @@ from yarrow.runtime.config.options import batch
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.fs.hadoop_tokens import token_file
 from yarrow.runtime.fs.hdfs_settings import configuration_folder
+from yarrow.runtime.graph.batch.spark_options import spark_keys
 from yarrow.runtime.rpc.loopback import LOOPBACK
 from yarrow.runtime.rpc.messages import SparkApplication
 from yarrow.runtime.rpc.spark_driver_process import SignsOfWork
@@ -235,7 +241,10 @@ class SparkHost:
         return self._folders.working / "gateway"
 
     def connect(self) -> SparkApplication:
-        """Waits for Java, makes the session, and waits for executors on YARN. Raises SparkStartError."""
+        """Waits for Java, makes the session, and waits for executors on YARN.
+
+        Raises SparkStartError, and SparkSettingError for a setting that Spark or Java refuses.
+        """
         port, secret = self._wait_for_port()
         self._gateway = ClientServer(
             java_parameters=JavaParameters(port=port, auth_token=secret, auto_convert=True),
@@ -250,18 +259,11 @@ class SparkHost:
         conf.setAll(list(self._settings.items()))
         if not self.has_executors:
             conf.set("spark.python.unix.domain.socket.dir", self._socket_folder())
-        try:
-            context = SparkContext(gateway=self._gateway, conf=conf)
-        except Exception as error:
-            said = first_line(error) if self._yarn is None else yarns_reason(message_of(error).splitlines())
-            raise SparkStartError(
-                f"Spark did not start: {self._reason(said)}; see {self._log_file}"
-            ) from error
+        context = self._start_spark(conf)
         # PySpark takes the interpreter of its functions from the environment otherwise.
         context.pythonExec = self._settings["spark.pyspark.python"]
         # A function of a program that ends the session would take it from all others.
         setattr(context, _STOP, _refuse_to_stop)
-        self._session = SparkSession(context)
         if self._application is not None:
             self._application.await_executors(context, self._closing)
         return SparkApplication(
@@ -270,6 +272,27 @@ class SparkHost:
             spark_master=str(context.master),
             spark_version=str(context.version),
         )
+
+    def _start_spark(self, conf: SparkConf) -> SparkContext:
+        """Makes the session; its context is returned. Raises SparkStartError and SparkSettingError."""
+        try:
+            context = SparkContext(gateway=self._gateway, conf=conf)
+            session = SparkSession(context)
+            # Spark reads the settings of SQL here, and not before the first query otherwise.
+            session._jsparkSession.sessionState()
+        except Exception as error:
+            if refused := self.refused_setting(error, at_start=True):
+                raise refused from error
+            said = first_line(error) if self._yarn is None else yarns_reason(message_of(error).splitlines())
+            raise SparkStartError(
+                f"Spark did not start: {self._reason(said)}; see {self._log_file}"
+            ) from error
+        self._session = session
+        return context
+
+    def refused_setting(self, error: BaseException, *, at_start: bool = False) -> SparkSettingError | None:
+        """The error to tell if Spark has failed because of a setting of the job or the cluster, else None."""
+        return refused_setting(causes_of(error), spark_keys(self._config), at_start=at_start)
 
     def answer(self) -> None:
         """Returns when Java has answered; any thread may call it. Raises errors of py4j, or of the connection."""
@@ -358,9 +381,10 @@ class SparkHost:
                 self._announcement.unlink()
                 return port, secret
             if self.java.has_ended():
-                raise SparkStartError(
-                    f"Java ended with the status {self.java.wait()} while Spark was starting: {self._last_output()}"
-                )
+                status, said = self.java.wait(), self._last_output()
+                if refused := refused_option_of_java(said, spark_keys(self._config)):
+                    raise refused
+                raise SparkStartError(f"Java ended with the status {status} while Spark was starting: {said}")
             if self._closing.wait(_POLL):
                 raise SparkStartError("the start of Spark was given up")
         raise SparkStartError(
