@@ -43,9 +43,10 @@ def tells_of_full_disk(text: str) -> bool:
     return any(words in text for words in _WORDS)
 
 
-def full_disk(folder: str | os.PathLike[str]) -> str:
-    """The disk of a folder in which the engine works, and the remedy."""
-    return f"the disk of {os.fspath(folder)} is full ({_sizes(folder)}): free the disk, or {remedy(os.fspath(folder))}"
+def full_disk(folder: str | os.PathLike[str], otherwise: str = "") -> str:
+    """The full disk of a folder, and what to do: `otherwise`, or the remedy of a folder in which the engine works."""
+    other = otherwise or remedy(os.fspath(folder))
+    return f"the disk of {os.fspath(folder)} is full ({_sizes(folder)}): free the disk, or {other}"
 
 
 def remedy(folders: str) -> str:

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.support.batch_runner import collecting_graph
 from tests.support.small_disk import small_disk
-from tests.support.spark_driver import DriverUnderTest, spark_driver
+from tests.support.spark_driver import LIMIT, DriverUnderTest, spark_driver
 from tests.unit.runtime.graph.programs import environment
+from yarrow.batch import Pipeline, StageTable
+from yarrow.batch.pipeline_graph import vertex_id_of
 from yarrow.common import Encoder
 from yarrow.datastream.connectors.file_system import FileSink
+from yarrow.runtime.rpc.messages import StageSubmission
 
 pytestmark = pytest.mark.spark
 
@@ -35,6 +39,31 @@ def test_java_that_fills_its_disk_is_told(tmp_path: Path) -> None:
         # The driver takes the next job.
         env = environment(1)
         assert driver.run(collecting_graph(env, env.from_collection([1]))).collected() == [1]
+
+
+def test_sparks_own_files_that_fill_a_disk_under_a_stage_are_told_with_their_folder(tmp_path: Path) -> None:
+    def shuffled(spark: Any) -> Any:
+        return spark.range(2_000_000).selectExpr("id", "uuid() as text").repartition(2, "text")
+
+    with small_disk(tmp_path / "disk", 24) as disk, spark_driver(tmp_path / "disk") as driver:
+        pipeline = Pipeline("test")
+        pipeline.stage(
+            "large", shuffled, outputs=StageTable("out", "id bigint, text string", str(tmp_path / "out"))
+        )
+        graph = pipeline.get_job_graph()
+        run, ended = driver.begin_pipeline(graph, [])
+        end = driver.begin_stage(
+            StageSubmission(job_id=graph.job_id, run=run, vertex_id=vertex_id_of("large"), attempt=0)
+        )
+        cause = end.result(LIMIT).cause
+        driver.cancel(graph, run)
+        ended.result(LIMIT)
+        assert cause is not None
+        assert cause.message.startswith(
+            f"Stage 'large': its output 'out' was not written to {tmp_path}/out: Spark cannot write its own files: the"
+            f" disk of {disk}/work/spark is full (mounted on {disk}, 24 MB, of which"
+        )
+        assert cause.message.endswith("name a folder on a larger one (process.working-dir)")
 
 
 def test_a_sink_that_fills_its_disk_is_told_with_the_file(driver: DriverUnderTest, tmp_path: Path) -> None:

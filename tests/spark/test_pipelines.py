@@ -448,22 +448,55 @@ def test_temporary_outputs_that_are_gone_are_told_with_their_stage(
     played.end()
 
 
-def test_a_full_disk_is_told_with_the_output(driver: DriverUnderTest, tmp_path: Path) -> None:
+def large(spark: Any) -> Any:
+    return spark.range(2_000_000).selectExpr("id", "uuid() as text")
+
+
+@pytest.mark.parametrize("is_temporary", [False, True], ids=["named", "temporary"])
+def test_a_full_disk_is_told_with_the_output(
+    driver: DriverUnderTest, tmp_path: Path, is_temporary: bool
+) -> None:
     with small_disk(tmp_path / "disk", 2) as disk:
-        pipeline = pipeline_in(tmp_path)
-        pipeline.stage(
-            "large",
-            lambda spark: spark.range(2_000_000).selectExpr("id", "uuid() as text"),
-            outputs=StageTable("out", "id bigint, text string", str(disk / "out")),
-        )
+        pipeline = pipeline_in(disk if is_temporary else tmp_path)
+        path = "" if is_temporary else str(disk / "out")
+        pipeline.stage("large", large, outputs=StageTable("out", "id bigint, text string", path))
         played = PlayedPipeline(driver, pipeline)
         cause = played.begin("large").result(LIMIT).cause
         played.end()
+        folder = f"{disk}/temporary/yarrow-pipeline-{played.graph.job_id}" if is_temporary else str(disk)
         assert cause is not None
         assert cause.message.startswith(
-            f"Stage 'large': its output 'out' was not written to {disk}/out: the disk of"
+            f"Stage 'large': its output 'out' was not written to {folder}/out: the disk of {folder} is full (mounted on"
+            f" {disk}, 2 MB, of which"
         )
-        assert "free the disk" in cause.message
+        assert cause.message.endswith(
+            " free the disk, or "
+            + (
+                "name a folder on a larger one (execution.batch.pipeline-directory)"
+                if is_temporary
+                else "name another path for the output"
+            )
+        )
+        assert [path for path in disk.rglob("*") if path.is_file()] == []
+
+
+def test_a_function_that_fills_the_disk_of_its_output_is_told_with_the_folder(
+    driver: DriverUnderTest, tmp_path: Path
+) -> None:
+    def fill(spark: Any, out: str) -> None:
+        Path(out).mkdir()
+        Path(out, "large").write_bytes(bytes(3 << 20))
+
+    with small_disk(tmp_path / "disk", 2) as disk:
+        pipeline = pipeline_in(tmp_path)
+        pipeline.stage("fills", fill, outputs=StageFiles("out", str(disk / "out")))
+        played = PlayedPipeline(driver, pipeline)
+        cause = played.begin("fills").result(LIMIT).cause
+        played.end()
+        assert cause is not None
+        assert "in fill\n" in cause.stacktrace
+        assert f"\noutput 'out': the disk of {disk} is full (mounted on {disk}, 2 MB" in cause.stacktrace
+        assert "free the disk, or name another path for the output\n  in stage 'fills'" in cause.stacktrace
         assert list(disk.iterdir()) == []
 
 

@@ -21,7 +21,9 @@ _KEPT: Final = 10_000
 class ExecutorDisks:
     """The disks of the executors of one run."""
 
-    def __init__(self) -> None:
+    def __init__(self, unknown: str = REMEDY_OF_EXECUTORS) -> None:
+        """`unknown`: the remedy for an executor whose folders nobody has told."""
+        self._unknown = unknown
         #: By Spark's number of the task, the latest last. Few texts differ.
         self._by_task: dict[int, str] = {}
 
@@ -46,4 +48,4 @@ class ExecutorDisks:
     def _remedy(self, disks: str) -> str:
         """That of these disks, else that of any other executor."""
         known = disks or next(reversed(self._by_task.values()), "")
-        return remedy(known) if known else REMEDY_OF_EXECUTORS
+        return remedy(known) if known else self._unknown

@@ -244,6 +244,7 @@ class PipelineRun:
             own_settings=self._services.configuration,
             begin_commit=lambda moves: self._begin_commit(submission, moves),
             job_group=group,
+            disk_of_spark=self._services.host.full_disk,
         )
         return attempt.run(session)
 

@@ -25,6 +25,8 @@ from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from yarrow.container.batch.driver.executor_disks import ExecutorDisks
+from yarrow.container.batch.full_disks import REMEDY_OF_EXECUTORS, REMEDY_ON_YARN, full_disk
 from yarrow.container.batch.spark.java.class_archive import ClassArchive
 from yarrow.container.batch.spark.java.java_process import JavaProcess
 from yarrow.container.batch.spark.java_errors import causes_of, first_line, message_of
@@ -200,6 +202,12 @@ class SparkHost:
     def local_folder(self) -> Path:
         """Where Java writes shuffle files, and what does not fit into its memory."""
         return self._folders.local
+
+    def full_disk(self, text: str) -> str:
+        """The full disk of Spark's own files, of which an error of Java tells, and the remedy."""
+        if not self.has_executors:
+            return full_disk(self.local_folder)
+        return ExecutorDisks(REMEDY_OF_EXECUTORS if self._yarn is None else REMEDY_ON_YARN).full_disk(text)
 
     def start_java(self) -> None:
         """Starts Java; call it from the main thread."""

@@ -20,6 +20,7 @@ from yarrow.common.pipelines.stage import Stage
 from yarrow.common.pipelines.stage_data import AnyData, IfExists, StageTable, TableFormat
 from yarrow.container.batch.spark.pipeline import output_folders
 from yarrow.container.batch.spark.pipeline.output_folders import OutputLostError
+from yarrow.container.batch.spark.pipeline.stage_disks import StageDisks, StageOutput
 from yarrow.container.batch.spark.pipeline.stage_failures import StageOutputError, is_of_spark, not_written
 from yarrow.container.batch.spark.pipeline.stage_results import tables_of
 from yarrow.container.batch.spark.tasks.late_tasks import tasks_have_ended
@@ -104,8 +105,11 @@ class StageAttempt:
     begin_commit: Callable[[Sequence[OutputMove]], None]
     #: The group of the attempt's Spark jobs.
     job_group: str
+    #: The full disk of Spark's own files by the text of its error, and the remedy.
+    disk_of_spark: Callable[[str], str]
     _moves: list[OutputMove] = field(default_factory=list)
     _may_remove: bool = True
+    _disks: StageDisks = field(init=False)
 
     def run(self, session: SparkSession) -> dict[str, float]:
         """Runs the attempt; leaves nothing if it fails.
@@ -123,6 +127,8 @@ class StageAttempt:
             for output in stage.outputs
         }
         self._moves = list(moves.values())
+        told = [_told(output, moves[output.name]) for output in stage.outputs]
+        self._disks = StageDisks(told, self.disk_of_spark)
         self._check_inputs()
         try:
             for output in stage.outputs:
@@ -181,7 +187,12 @@ class StageAttempt:
         for output in stage.outputs:
             if not output.is_table:
                 arguments[output.name] = moves[output.name].source
-        return cloudpickle.loads(stage.function)(session, **arguments)
+        try:
+            return cloudpickle.loads(stage.function)(session, **arguments)
+        except Exception as error:
+            if full := self._disks.full_in_function(error):
+                error.add_note(full)
+            raise
 
     def _write(self, tables: Mapping[str, DataFrame], moves: Mapping[str, OutputMove]) -> dict[str, float]:
         written = 0
@@ -215,7 +226,11 @@ class StageAttempt:
 
     def _not_written(self, output: AnyData, move: OutputMove, error: Exception) -> BaseException:
         _log.error("an output of stage %r was not written", self.stage.name, exc_info=error)
-        return not_written(self.stage.name, output.name, move.target, error)
+        return not_written(self.stage.name, _told(output, move), error, self._disks)
+
+
+def _told(output: AnyData, move: OutputMove) -> StageOutput:
+    return StageOutput(output.name, move.target, move.source, move.is_temporary)
 
 
 def commit(stage: Stage, moves: Sequence[OutputMove]) -> None:

@@ -16,10 +16,9 @@ import py4j
 import pyspark
 from pyspark.errors import PySparkException
 
-from yarrow.container.batch.full_disks import full_disk, tells_of_full_disk
+from yarrow.container.batch.spark.pipeline.stage_disks import StageDisks, StageOutput
 from yarrow.container.protocol.failure import OperatorFailure, failure_cause, is_engine_file
 from yarrow.runtime.common.errors import YarrowError
-from yarrow.runtime.common.paths import scheme_of
 from yarrow.runtime.common.short_text import cut_in_the_middle
 from yarrow.runtime.rpc.messages import FailureCause
 
@@ -50,12 +49,6 @@ _OF_WORKER: Final = re.compile(r"^pyspark\.errors\.exceptions\.base\.\w+: ")
 #: What Spark says of a file where only the cause of the error knows more.
 _UNREAD: Final = "[FAILED_READ_FILE.NO_HINT]"
 _CAUSE: Final = re.compile(r"^Caused by: (?!.*FAILED_READ_FILE)(.*: .*)$", re.MULTILINE)
-_HDFS_FULL: Final = (
-    "could only be written to 0 of the",
-    "DSQuotaExceededException",
-    "NSQuotaExceededException",
-    "quota of",
-)
 _SAFE_MODE: Final = ("SafeModeException", "Name node is in safe mode")
 _MOST: Final = 2000
 
@@ -91,10 +84,11 @@ def _of_spark(stage: str, error: BaseException) -> FailureCause:
         told_by_spark(error),
     )
     trace = f"{_TRACEBACK}{frames}" if frames else ""
+    message = "\n".join([cut_in_the_middle(message, _MOST), *getattr(error, "__notes__", ())])
     return FailureCause(
         exception_name=kind,
-        message=cut_in_the_middle(message, _MOST),
-        stacktrace=f"{trace}{kind}: {cut_in_the_middle(message, _MOST)}\n  in stage '{stage}'\n",
+        message=message,
+        stacktrace=f"{trace}{kind}: {message}\n  in stage '{stage}'\n",
     )
 
 
@@ -156,16 +150,12 @@ def _for_people(line: str) -> str:
     return _OF_ARROW.sub(_OTHER_TYPE, line)
 
 
-def not_written(stage: str, output: str, path: str, error: BaseException) -> BaseException:
+def not_written(stage: str, output: StageOutput, error: BaseException, disks: StageDisks) -> BaseException:
     """The error to tell where an output could not be written: the user's own, or a StageOutputError."""
+    what = f"Stage {stage!r}: its output {output.name!r} was not written to {output.path}"
+    if full := disks.full_under(output, error):
+        return StageOutputError(f"{what}: {full}")
     text = str(error)
-    what = f"Stage {stage!r}: its output {output!r} was not written to {path}"
-    if scheme_of(path) == "file" and tells_of_full_disk(text):
-        return StageOutputError(f"{what}: {full_disk(os.path.dirname(path.removeprefix('file://')))}")
-    if any(words in text for words in _HDFS_FULL) or tells_of_full_disk(text):
-        return StageOutputError(
-            f"{what}: the storage is full, or a quota is used up: make room, or name another path"
-        )
     if any(words in text for words in _SAFE_MODE):
         return StageOutputError(f"{what}: HDFS is in safe mode, and takes nothing: wait until it has left it")
     if _inner(text) is not None:

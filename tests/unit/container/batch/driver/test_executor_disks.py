@@ -45,6 +45,11 @@ def test_a_task_that_has_told_nothing_has_the_remedy_of_the_others() -> None:
     assert "yarn.nodemanager.local-dirs" in disks.full_disk(ERROR)
 
 
+def test_where_nobody_tells_anything_the_given_remedy_is_told() -> None:
+    text = ExecutorDisks("ask the owner").full_disk(ERROR)
+    assert text == "the disk of executor 3 on node-7.example is full: free the disk, or ask the owner"
+
+
 def test_only_the_latest_tasks_are_remembered() -> None:
     disks = ExecutorDisks()
     disks.started(started(9, ON_YARN))

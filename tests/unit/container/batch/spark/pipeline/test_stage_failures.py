@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 from pyspark.errors import AnalysisException, PythonException
 
-from yarrow.container.batch.spark.pipeline.stage_failures import cause_of, not_written
+from yarrow.container.batch.spark.pipeline.stage_disks import StageDisks, StageOutput
+from yarrow.container.batch.spark.pipeline.stage_failures import cause_of
+from yarrow.container.batch.spark.pipeline.stage_failures import not_written as told_not_written
 
 _JAVA = """ SQLSTATE: 38000
 	at org.apache.spark.api.python.BasePythonRunner$ReaderIterator.handlePythonException(PythonRunner.scala:645)
@@ -26,6 +28,13 @@ Traceback (most recent call last):
 ValueError: invalid literal
 for int
 """
+
+
+def not_written(stage: str, name: str, path: str, error: BaseException) -> BaseException:
+    output = StageOutput(name, path, f"{path}.hidden", is_temporary=False)
+    return told_not_written(
+        stage, output, error, StageDisks([output], lambda text: "the disk of Spark is full")
+    )
 
 
 def raised(error: BaseException) -> BaseException:
@@ -136,3 +145,11 @@ def test_a_file_that_cannot_be_read_is_told_with_the_reason() -> None:
         str(not_written("load", "out", "/out", error))
         == f"{told} while reading file /x. SQLSTATE: 38000\n/x is no Parquet file: too short"
     )
+
+
+def test_notes_of_an_error_of_spark_are_told_behind_it() -> None:
+    error = AnalysisException(message="Job aborted")
+    error.add_note("the disk is full")
+    cause = cause_of("load", error)
+    assert cause.message == "Job aborted\nthe disk is full"
+    assert cause.stacktrace == "AnalysisException: Job aborted\nthe disk is full\n  in stage 'load'\n"
