@@ -436,11 +436,11 @@ class StreamExecutionEnvironment(EnvironmentSettings):
             _refuse_what_cannot_run(settings)
             if settings.get(batch_options.HISTORY_UNTIL) is not None:
                 executor = with_history(executor)
-            self._prepare_outputs()
+            self._check_outputs()
         return executor.execute(job_graph, self._configuration.to_dict(), files)
 
-    def _prepare_outputs(self) -> None:
-        """Make room for what the job writes. The program is checked by now, and submitted next."""
+    def _check_outputs(self) -> None:
+        """Refuse places to which the job cannot write. The program is checked by now, and submitted next."""
 
     def _graph_settings(self, settings: Settings) -> GraphSettings:
         max_parallelism = settings.get(pipeline_options.MAX_PARALLELISM)

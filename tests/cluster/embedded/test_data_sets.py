@@ -11,6 +11,7 @@ import pytest
 
 from tests.cluster.embedded.programs import Program
 from tests.cluster.embedded.waiting import wait_until
+from tests.support.free_ports import free_port
 
 pytestmark = pytest.mark.cluster
 
@@ -78,6 +79,46 @@ def test_files_in_all_formats_are_read_and_written(tmp_path: Path) -> None:
         assert sorted(csv.reader(opened, delimiter=";")) == [["a;b", "4"], ["c", "2"]]
     found = [row for path in files(tmp_path / "parquet") for row in pq.read_table(path).to_pylist()]
     assert sorted(found, key=str) == [{"name": "a;b", "total": 4}, {"name": "c", "total": 2}]
+
+
+_REPLACED = (
+    _HEAD
+    + """
+numbers = env.read_text_file("out").map(int, Types.LONG())
+replaced = numbers.map(lambda n: str(PLUS(n)), Types.STRING())
+replaced.write_as_text("out", WriteMode.OVERWRITE)
+env.execute("replace")
+"""
+)
+
+
+@pytest.mark.parametrize(
+    ("function", "environment", "status", "left"),
+    [
+        ("(lambda n: n + 1)", {}, 0, ["2", "3"]),
+        ("(lambda n: 1 // (n - 2))", {}, 1, ["1", "2"]),
+        ("(lambda n: n + 1)", {"execution.target": "remote", "rest.address": "localhost"}, 1, ["1", "2"]),
+    ],
+    ids=["finished", "failed", "no cluster"],
+)
+def test_only_a_job_that_finishes_replaces_files(
+    tmp_path: Path, function: str, environment: dict[str, str], status: int, left: list[str]
+) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "old").write_text("1\n2\n")
+    (tmp_path / "conf").mkdir()
+    # Nobody listens at the port that was just chosen.
+    settings = {**environment, "rest.port": str(free_port())} if environment else {"rest.port": "0"}
+    text = "".join(f"{key}: {value}\n" for key, value in settings.items())
+    (tmp_path / "conf" / "config.yaml").write_text(text)
+    program = Program(tmp_path, _REPLACED.replace("PLUS", function), YARROW_CONF_DIR=str(tmp_path / "conf"))
+    program.limit = LIMIT
+    outcome = program.wait()
+    assert outcome.status == status, outcome
+    if environment:
+        assert "No REST server answers at" in outcome.err
+    assert lines(tmp_path / "out") == left
+    assert (tmp_path / "out" / "old").exists() == (status != 0)
 
 
 def test_a_failing_function_is_told_first(tmp_path: Path) -> None:

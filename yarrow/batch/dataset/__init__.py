@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     )
     from yarrow.batch.dataset.data_set_ends import DataSink
     from yarrow.batch.dataset.data_set_utils import DataSetUtils
-    from yarrow.batch.dataset.file_output import WriteMode
     from yarrow.batch.dataset.order import Order
+    from yarrow.batch.dataset.output.file_output import WriteMode
 
 __all__ = [
     "AggregatedDataSet",
@@ -56,7 +56,7 @@ _MODULES: Final = {
     "Order": "order",
     "SortedGrouping": "data_set",
     "UnsortedGrouping": "data_set",
-    "WriteMode": "file_output",
+    "WriteMode": "output.file_output",
 }
 
 __getattr__ = loading(__name__, _MODULES)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import yarrow.runtime.config.options.execution as execution_options
 import yarrow.runtime.config.options.pipeline as pipeline_options
-from yarrow.batch.dataset.file_output import FileOutput
+from yarrow.batch.dataset.output.file_output import FileOutput
 from yarrow.common.configuration import Configuration
 from yarrow.common.job_client import JobClient
 from yarrow.datastream.execution_mode import RuntimeExecutionMode
@@ -63,8 +63,7 @@ class BoundedProgram(StreamExecutionEnvironment):
             planned.is_stream = False
             raise
 
-    def _prepare_outputs(self) -> None:
-        # Behind the checks of the graph: a program that is refused removes nothing.
+    def _check_outputs(self) -> None:
         for output in self.file_outputs:
-            output.prepare()
+            output.check()
         self.file_outputs.clear()

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
-from yarrow.batch.dataset.file_output import FileOutput, WriteMode
+from yarrow.batch.dataset.output.file_output import FileOutput, WriteMode
 from yarrow.batch.dataset.program_environment import ProgramEnvironment
 from yarrow.common.serialization import BulkWriterFactory, Encoder
 from yarrow.common.typeinfo import RowTypeInfo, TypeInformation, Types
@@ -217,6 +217,7 @@ class DataSetEnds:
     def _write_files(
         self, output: FileOutput, fmt: Encoder[Any] | BulkWriterFactory[Any], read: Transformation
     ) -> DataSink:
+        from yarrow.batch.dataset.output.replacing_file_sink import ReplacingFileSink
         from yarrow.datastream.connectors.file_sink import FileSink
         from yarrow.datastream.connectors.file_sink_policies import BucketAssigner, RollingPolicy
 
@@ -228,7 +229,10 @@ class DataSetEnds:
         builder.with_bucket_assigner(BucketAssigner.base_path_bucket_assigner())
         builder.with_rolling_policy(RollingPolicy.on_checkpoint_rolling_policy())
         self._program.file_outputs.append(output)
-        return self._output("Data Sink", builder.build(), read)
+        sink = builder.build()
+        if output.replaces:
+            sink = ReplacingFileSink.of(sink)
+        return self._output("Data Sink", sink, read)
 
     def _output(self, name: str, sink: Sink[Any], read: Transformation | None = None) -> DataSink:
         sink = self._program.in_default_file_system(sink)

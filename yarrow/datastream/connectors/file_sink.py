@@ -51,9 +51,9 @@ class FileSink(Sink[Any]):
         """Hidden files are the staged rows, and the final name of a file is the marker."""
         return {DeliveryGuarantee.EXACTLY_ONCE: KeptBy.STAGED_ROWS}
 
-    def with_default_scheme(self, default: str) -> FileSink:
+    def with_default_scheme(self, default: str) -> Self:
         path = with_default_scheme(self._settings.base_path, default)
-        return FileSink(replace(self._settings, base_path=path))
+        return type(self)(replace(self._settings, base_path=path))
 
     class BaseBuilder:
         """Collects the settings of a FileSink."""

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _COPY_CHUNK = 1 << 20
+#: Begins the names of the hidden folders in which writers make their files.
+STAGING_PREFIX = ".staging-"
 _IN_PROGRESS = ".inprogress."
 #: Another subtask may remove the staging folder, empty for a moment, between its making and the file's.
 _TRIES_TO_CREATE = 5
@@ -105,7 +107,7 @@ class StagingFolder:
     """The hidden folder of one sink below its base path, in which its writers make their files."""
 
     def __init__(self, base_path: str, names: TransactionNames) -> None:
-        self.path = join(base_path, f".staging-{names.tag}")
+        self.path = join(base_path, f"{STAGING_PREFIX}{names.tag}")
         self._names = names
         self._file_system = file_system_for(base_path)
 

@@ -282,14 +282,13 @@ def test_bad_programs_are_refused_at_the_call(tmp_path: Path) -> None:
         data.flat_map(RichMapFunction)  # type: ignore[arg-type]
 
 
-def test_files_are_removed_when_the_job_starts(tmp_path: Path) -> None:
+def test_a_folder_that_gets_files_before_the_job_starts_is_refused_then(tmp_path: Path) -> None:
+    env = data_set_environment()
+    env.from_elements("a").write_as_text(str(tmp_path))
     (tmp_path / "file").write_text("x")
-    data = pairs()
-    data.write_as_csv(str(tmp_path), write_mode=WriteMode.OVERWRITE)
-    assert (tmp_path / "file").exists()
-    (output,) = data.get_execution_environment().program.file_outputs
-    output.prepare()
-    assert not tmp_path.exists()
+    (output,) = env.program.file_outputs
+    with pytest.raises(InvalidProgramError, match=r"a folder with files already.*WriteMode\.OVERWRITE"):
+        output.check()
 
 
 def test_a_program_that_is_refused_removes_no_files(tmp_path: Path) -> None:

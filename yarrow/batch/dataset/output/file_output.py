@@ -1,4 +1,4 @@
-"""FileOutput: the folder of files that a sink of a data set writes, and what becomes of files that are there.
+"""FileOutput: the folder of files that a sink of a data set writes, and whether it may have files already.
 
 Owner: the thread that builds the program. Must not know formats.
 """
@@ -13,7 +13,7 @@ from yarrow.runtime.fs.registry import file_system_for
 
 
 class WriteMode(Enum):
-    """What a sink does if its folder has files: refuse them, or remove them when the job starts."""
+    """What a sink does if its folder has files: refuse them, or replace them when the job has finished."""
 
     NO_OVERWRITE = "NO_OVERWRITE"
     OVERWRITE = "OVERWRITE"
@@ -31,16 +31,16 @@ class FileOutput:
         self._call = call
         self.path = path
         self._mode = mode
-        self._check()
+        self.check()
 
-    def prepare(self) -> None:
-        """Removes what is there before the job starts, or refuses it as the constructor does."""
-        self._check()
-        if self._mode is WriteMode.OVERWRITE:
-            file_system_for(self.path).delete(self.path, recursive=True)
+    @property
+    def replaces(self) -> bool:
+        """Whether the files of the job take the place of those that are there."""
+        return self._mode is WriteMode.OVERWRITE
 
-    def _check(self) -> None:
-        if self._mode is WriteMode.OVERWRITE:
+    def check(self) -> None:
+        """Raises InvalidProgramError if the mode does not allow what is there."""
+        if self.replaces:
             return
         try:
             file_system = file_system_for(self.path)
@@ -53,6 +53,6 @@ class FileOutput:
             raise InvalidProgramError(f"{self._call}: {self.path} cannot be used: {error}") from error
         there_is = "a folder with files" if is_dir else "a file"
         raise InvalidProgramError(
-            f"{self._call}: {self.path} is {there_is} already. Choose another path, or allow that it is removed with "
+            f"{self._call}: {self.path} is {there_is} already. Choose another path, or allow that it is replaced with "
             "WriteMode.OVERWRITE."
         )
