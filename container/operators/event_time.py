@@ -230,6 +230,10 @@ class WatermarkTracker:
             self.greatest = max(greatest, self.greatest)
         self._generator.on_event(rows[-1], greatest, self)
 
+    def on_untimed(self) -> None:
+        """Passes rows without timestamps: they end idleness, and make no watermark. For generators that need no row."""
+        self._generator.on_event(None, MIN_TIMESTAMP, self)
+
     def on_batch(self, greatest: int, late: int, timestamps: Callable[[], Sequence[int]]) -> None:
         """Passes rows of columns: their greatest timestamp, and how many are late.
 

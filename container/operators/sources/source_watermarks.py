@@ -25,7 +25,6 @@ from yarrow.container.operators.event_time import (
 from yarrow.container.operators.late_ledger import LateLedger
 from yarrow.container.operators.pausable_clock import PausableClock
 from yarrow.container.operators.sources.split_time import SplitTime
-from yarrow.container.protocol.errors import TimestampError
 from yarrow.container.protocol.failure import OperatorFailure, short_record
 from yarrow.datastream.connectors.base import SourceRecords
 from yarrow.runtime.common.late_records import LateRemedy
@@ -245,25 +244,35 @@ class SplitWatermarks(SourceTime):
         split = self._split_of(records.split_id)
         tracker = split.tracker
         if not isinstance(rows, Sequence):
-            given = self._stamps_of_batch(records)
             yield records
-            if given is not None:
-                tracker.on_events(rows, given)
-                split.note_rows(given[-1], self._clock.epoch_ms())
-                self._hand_on()
+            if self._strategy.makes_watermarks:
+                self._note_timestamps(split, rows, records.timestamps)
             return
         stamps = self._stamps(rows, records.timestamps)
         records.timestamps = stamps
         if not self._strategy.makes_watermarks:
             yield records
-        elif tracker.needs_each_event or stamps.count(None):
+        elif tracker.needs_each_event:
             yield from self._each(records, rows, stamps, tracker)
             split.note_rows(stamps[-1], self._clock.epoch_ms())
         else:
             yield records
-            tracker.on_events(rows, stamps)  # type: ignore[arg-type]
-            split.note_rows(stamps[-1], self._clock.epoch_ms())
-            self._hand_on()
+            self._note_timestamps(split, rows, stamps)
+
+    def _note_timestamps(self, split: SplitTime, rows: Any, stamps: Sequence[int | None] | None) -> None:
+        """Passes rows that have run to a generator that needs only the greatest of their timestamps."""
+        last = None
+        if stamps is None:
+            split.tracker.on_untimed()
+        else:
+            last = stamps[-1]
+            known = [stamp for stamp in stamps if stamp is not None] if stamps.count(None) else stamps
+            if known:
+                split.tracker.on_events(rows, known)  # type: ignore[arg-type]
+            else:
+                split.tracker.on_untimed()
+        split.note_rows(last, self._clock.epoch_ms())
+        self._hand_on()
 
     def _each(
         self,
@@ -300,9 +309,8 @@ class SplitWatermarks(SourceTime):
         extract = self._extract
         stamps: list[Any] = []
         if extract is None:
+            # As in Flink a source may have no timestamps: its records then make no watermark.
             stamps = [None] * len(rows) if former is None else list(former)
-            if self._strategy.needs_timestamps and (former is None or None in stamps):
-                refuse_missing(rows[stamps.index(None)], self._name)
         else:
             append, row = stamps.append, None
             try:
@@ -318,20 +326,6 @@ class SplitWatermarks(SourceTime):
                 refuse_missing(rows[stamps.index(None)], self._name)
         check_timestamps(stamps, rows, self._name)
         return stamps
-
-    def _stamps_of_batch(self, records: SourceRecords) -> list[int] | None:
-        """The timestamps of a record batch, which only its reader can give."""
-        if not self._strategy.makes_watermarks:
-            return None
-        stamps = records.timestamps
-        if stamps is None or None in stamps:
-            raise TimestampError(
-                f"operator '{self._name}': rows of its record batches have no timestamp, but its watermark"
-                " strategy needs timestamps. Let the reader give timestamps. Or pass"
-                " WatermarkStrategy.no_watermarks(), and call assign_timestamps_and_watermarks behind the"
-                " source"
-            )
-        return list(stamps)  # type: ignore[arg-type]
 
     # ------------------------------------------------------------------ periodic
 

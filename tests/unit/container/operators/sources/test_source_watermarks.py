@@ -214,13 +214,39 @@ def test_a_timestamp_of_another_type_names_its_record() -> None:
     assert "is 2.5 (float); expected whole milliseconds" in str(failed.value.cause)
 
 
-def test_records_without_timestamp_are_named() -> None:
+def test_records_without_timestamp_make_no_watermark() -> None:
     bench = Bench(WatermarkStrategy.for_monotonous_timestamps())
+    bench.read("a", "b")
+    bench.tick()
+    assert bench.target.watermarks == []
+    for part in bench.time.timed(SourceRecords(["c", "d", "e"], [4, 9, None])):
+        assert (part.rows, part.timestamps) == (["c", "d", "e"], [4, 9, None])
+    bench.tick()
+    assert bench.target.watermarks == [8]
+
+
+def test_a_bound_on_jumps_counts_from_the_first_record_with_a_timestamp() -> None:
+    bench = Bench(WatermarkStrategy.for_monotonous_timestamps(), **{"pipeline.watermark.max-jump": "1 s"})
+    bench.read("a")
+    list(bench.time.timed(SourceRecords(["b"], [1_700_000_000_000])))
+    bench.tick()
+    assert bench.target.watermarks == [1_699_999_999_999]
+
+
+def test_records_without_timestamp_end_idleness() -> None:
+    idle = WatermarkStrategy.for_monotonous_timestamps().with_idleness(Duration.of_seconds(1))
+    bench = Bench(idle)
+    for _ in range(8):
+        bench.tick()
+    assert bench.status() == "idle"
+    bench.read("a")
+    assert bench.status() == "active"
+
+
+def test_an_assigner_that_gives_no_timestamp_names_its_record() -> None:
     with pytest.raises(OperatorFailure, match="numbers") as failed:
-        list(bench.time.timed(SourceRecords(["a", "b"], [1, None])))
-    assert failed.value.record == "'b'"
-    with pytest.raises(OperatorFailure) as failed:
-        bench.read("a")
+        Bench(MONOTONOUS).read(1, None, 3)
+    assert failed.value.record == "None"
     assert isinstance(failed.value.cause, TimestampError)
 
 
@@ -242,8 +268,10 @@ def test_record_batches_have_the_timestamps_of_their_reader() -> None:
     assert list(bench.time.timed(SourceRecords(batch, [5, 7], "a")))
     bench.tick()
     assert bench.target.watermarks == [6]
-    with pytest.raises(TimestampError, match="rows of its record batches have no timestamp"):
-        list(bench.time.timed(SourceRecords(batch, None, "a")))
+    assert list(bench.time.timed(SourceRecords(batch, None, "a")))
+    assert list(bench.time.timed(SourceRecords(batch, [None, 9], "a")))
+    bench.tick()
+    assert bench.target.watermarks == [6, 8]
 
 
 def test_ingestion_time_stamps_with_the_clock_and_its_watermark_follows() -> None:
