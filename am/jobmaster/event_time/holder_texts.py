@@ -101,6 +101,11 @@ def _texts(facts: HolderFacts, subject: str) -> tuple[str, str]:
                 f"{subject} has had no row yet",
                 f"Wait: it is idle after {age_text(facts.idle_timeout_ms or 0)} in which the source can read",
             )
+        case HolderReason.NO_TIMESTAMPS:
+            return (
+                f"{subject} had its last row {age}, and its rows have no timestamps",
+                "Give its strategy a timestamp assigner (with_timestamp_assigner), or timestamps to its rows",
+            )
         case HolderReason.NO_IDLENESS_SET:
             return f"{since}, and no idleness is set", no_idleness
         case HolderReason.NO_ROWS_SINCE:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from yarrow.am.jobmaster.event_time.holder_texts import HolderFacts, holder_of
-from yarrow.common.watermark_strategy import MAX_TIMESTAMP, MIN_TIMESTAMP
+from yarrow.common.watermark_strategy import MAX_TIMESTAMP
 from yarrow.runtime.common.ids import JobVertexID
 from yarrow.runtime.graph.job_graph import JobGraph, JobVertex
 from yarrow.runtime.rpc.messages import (
@@ -201,10 +201,12 @@ class TimeHolders:
             )
         if facts.age_ms is None:
             return facts.because(HolderReason.NO_ROWS_YET)
+        if split.last_timestamp is None and not made.own_generator:
+            return facts.because(HolderReason.NO_TIMESTAMPS)
         if facts.age_ms >= LONG_MS:
             unset = made.idle_timeout_ms is None
             return facts.because(HolderReason.NO_IDLENESS_SET if unset else HolderReason.NO_ROWS_SINCE)
-        if made.own_generator and (split.last_timestamp or MIN_TIMESTAMP) > split.watermark:
+        if made.own_generator and (split.last_timestamp is None or split.last_timestamp > split.watermark):
             return facts.because(HolderReason.GENERATOR_SAID_NOTHING)
         return facts
 

@@ -14,7 +14,6 @@ from yarrow.container.operators.event_time import WatermarkTracker
 from yarrow.container.operators.late_ledger import LateLedger
 from yarrow.container.operators.pausable_clock import PausableClock
 from yarrow.container.operators.sources.source_metrics import SplitMetrics
-from yarrow.runtime.data.elements import MIN_TIMESTAMP
 from yarrow.runtime.rpc.messages import SplitTimeReport
 
 
@@ -40,8 +39,8 @@ class SplitTime:
         generator = strategy.create_watermark_generator(self._idle_time)
         self.tracker = WatermarkTracker(generator, max_jump_ms, self._note_change, ledger)
         self._metrics: SplitMetrics | None = None
-        #: Timestamp of the last row, and epoch ms at which it ran; None before the first.
-        self.last_row: tuple[int, int] | None = None
+        #: Timestamp of the last row, if it has one, and epoch ms at which it ran; None before the first.
+        self.last_row: tuple[int | None, int] | None = None
 
     def measure(self, group: OperatorMetricGroup, split_id: str) -> None:
         """Registers the metrics of the split."""
@@ -64,7 +63,7 @@ class SplitTime:
 
     def note_rows(self, timestamp: int | None, now_ms: int) -> None:
         """Notes the last one of the rows that have run; None = it has no timestamp."""
-        self.last_row = (MIN_TIMESTAMP if timestamp is None else timestamp, now_ms)
+        self.last_row = (timestamp, now_ms)
 
     def report(self, split_id: str) -> SplitTimeReport:
         """What is known of the split's event time. Any thread."""

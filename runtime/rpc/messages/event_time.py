@@ -96,6 +96,7 @@ class HolderReason(Enum):
 
     NO_WATERMARKS = "no watermarks made"
     NO_ROWS_YET = "no rows yet"
+    NO_TIMESTAMPS = "no timestamps"
     NO_ROWS_SINCE = "no rows since"
     NO_IDLENESS_SET = "no idleness set"
     GENERATOR_SAID_NOTHING = "generator said nothing"

@@ -109,6 +109,7 @@ def test_it_follows_the_slowest_channel_to_its_subtask() -> None:
 
 SPLITS: dict[HolderReason, tuple[dict[str, Any], dict[str, Any]]] = {
     HolderReason.NO_ROWS_YET: ({"last_row_ms": None, "last_timestamp": None}, {}),
+    HolderReason.NO_TIMESTAMPS: ({"last_row_ms": NOW, "last_timestamp": None}, {}),
     HolderReason.NO_IDLENESS_SET: ({}, {}),
     HolderReason.NO_ROWS_SINCE: ({}, {"idle_timeout_ms": 60_000}),
     HolderReason.GENERATOR_SAID_NOTHING: ({"last_row_ms": NOW}, {"own_generator": True}),
@@ -141,6 +142,15 @@ def test_a_paused_split_names_whom_its_group_waits_for() -> None:
 def test_a_source_without_splits_and_one_that_emits_by_itself() -> None:
     assert held_by(source()).reason is HolderReason.NO_SPLITS
     assert held_by(source(own_generator=True)).reason is HolderReason.GENERATOR_SAID_NOTHING
+
+
+def test_rows_without_timestamps_are_named_whether_they_come_or_not() -> None:
+    for last_row_ms in (NOW, NOW - 42_000):
+        found = held_by(source(split(last_row_ms=last_row_ms, last_timestamp=None)))
+        assert found.reason is HolderReason.NO_TIMESTAMPS
+        assert found.explanation.endswith("s ago, and its rows have no timestamps")
+    own = held_by(source(split(last_row_ms=NOW, last_timestamp=None), own_generator=True))
+    assert own.reason is HolderReason.GENERATOR_SAID_NOTHING
 
 
 def test_a_source_that_lacks_credit_names_the_slow_consumer() -> None:
