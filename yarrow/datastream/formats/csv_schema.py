@@ -281,12 +281,13 @@ def field_writer(column: CsvColumn) -> Callable[[Any], str]:
 
 
 def plain_text(value: Any) -> str:
-    """A value as text: as `str` writes it, but for booleans and times."""
+    """A value as text: as `str` writes it, but for booleans and floats that are not finite."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float) and not isfinite(value):
         return not_finite_text(value)
-    return value.isoformat() if hasattr(value, "isoformat") else str(value)
+    # As Flink's readers take it: a date and a time with a space between them, and so does `str` of Python.
+    return str(value)
 
 
 def takes_empty(type_info: TypeInformation) -> bool:

@@ -39,7 +39,14 @@ from yarrow.datastream.formats.json_rows import (
     row_decoder,
     rows_decoder,
 )
-from yarrow.datastream.formats.values import Check, json_reader, row_checked, row_reader, to_json
+from yarrow.datastream.formats.values import (
+    Check,
+    json_reader,
+    rfc3339_text,
+    row_checked,
+    row_reader,
+    to_json,
+)
 from yarrow.runtime.common.errors import InvalidProgramError, UnsupportedFeatureError
 
 __all__ = [
@@ -150,6 +157,9 @@ class _ColumnParser(BlockParser):
         return batch_of_rows(self._rows.parse(block, at_file_start, errors), self._schema)
 
 
+_ENCODER = msgspec.json.Encoder(decimal_format="number")
+
+
 class JsonLinesEncoder(Encoder[Any]):
     """Writes each record as one line of JSON, for a FileSink in row format.
 
@@ -163,10 +173,10 @@ class JsonLinesEncoder(Encoder[Any]):
         stream.write(encoded(element) + b"\n")
 
 
-def encoded(element: Any) -> bytes:
-    """Return the JSON text of a value. Raises FileFormatError for a value that JSON has no form for."""
+def encoded(element: Any, leaf: Callable[[Any], Any] | None = None) -> bytes:
+    """Return the JSON text of a value; for `leaf` see `to_json`. Raises FileFormatError for one that JSON has no form for."""
     try:
-        return msgspec.json.encode(to_json(element))
+        return _ENCODER.encode(to_json(element, leaf))
     except (TypeError, ValueError) as error:
         raise FileFormatError(f"no JSON form: {error}: {element!r}") from error
 
@@ -186,7 +196,10 @@ def object_of(row: Row, check: Check) -> dict[str, Any]:
 
 
 class JsonRowSerializationSchema(SerializationSchema[Row]):
-    """A Row as a JSON object; made by `JsonRowSerializationSchema.builder()`."""
+    """A Row as a JSON object; made by `JsonRowSerializationSchema.builder()`.
+
+    Decimals are numbers. Times have the form of RFC 3339 in UTC, such as 2020-01-01T01:02:03Z.
+    """
 
     class Builder:
         """Collects settings."""
@@ -217,7 +230,7 @@ class JsonRowSerializationSchema(SerializationSchema[Row]):
 
     def serialize(self, element: Row) -> bytes:
         """The JSON object. Raises FileFormatError for a Row with other fields or a value of another type."""
-        return encoded(object_of(element, self._check))
+        return encoded(object_of(element, self._check), rfc3339_text)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self._type_info,)

@@ -255,28 +255,45 @@ def _basic_reader(type_info: BasicTypeInfo, from_text: bool) -> Callable[[Any], 
     return read
 
 
-def to_json(value: Any) -> Any:
+def to_json(value: Any, leaf: Callable[[Any], Any] | None = None) -> Any:
     """A value as JSON's encoder takes it: Rows as objects or arrays, times in ISO form, bytes in base64.
 
-    Numbers that JSON has no form for are the texts that Flink writes for them.
+    Decimals are texts, and so are floats that JSON has no form for. `leaf` makes another form of times and decimals.
     """
+    if leaf is None:
+        leaf = _iso_text
     if isinstance(value, Row):
         names = value.get_field_names()
-        parts = [to_json(part) for part in value]
+        parts = [to_json(part, leaf) for part in value]
         return parts if names is None else dict(zip(names, parts, strict=True))
     if isinstance(value, dict):
-        return {key: to_json(part) for key, part in value.items()}
+        return {key: to_json(part, leaf) for key, part in value.items()}
     if isinstance(value, list | tuple):
-        return [to_json(part) for part in value]
-    if isinstance(value, date | time):
-        return value.isoformat()
+        return [to_json(part, leaf) for part in value]
+    if isinstance(value, date | time | Decimal):
+        return leaf(value)
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
-    if isinstance(value, Decimal):
-        return str(value)
     if isinstance(value, float) and not isfinite(value):
         return not_finite_text(value)
     return value
+
+
+def _iso_text(value: Any) -> str:
+    """A time in ISO form, or a decimal as text."""
+    return str(value) if isinstance(value, Decimal) else str(value.isoformat())
+
+
+def rfc3339_text(value: Any) -> Any:
+    """A leaf of `to_json` as Flink's JsonRowSerializationSchema writes it: times with a Z, decimals as numbers.
+
+    The reader of Flink takes no time without Z, and takes a decimal that is a text for 0.
+    """
+    if isinstance(value, Decimal):
+        return value
+    if isinstance(value, datetime | time):
+        return f"{value.replace(tzinfo=None).isoformat()}Z"
+    return value.isoformat()
 
 
 def not_finite_text(value: float) -> str:

@@ -129,7 +129,50 @@ def test_values_that_fit_are_read_again(kind: TypeInformation, value: Any) -> No
 
 def test_a_time_in_utc_is_written() -> None:
     at = datetime(2020, 1, 1, 5, tzinfo=UTC)
-    assert json(Types.SQL_TIMESTAMP(), at) == b'{"field":"2020-01-01T05:00:00+00:00"}'
+    assert json(Types.SQL_TIMESTAMP(), at) == b'{"field":"2020-01-01T05:00:00Z"}'
+
+
+#: Messages of Flink's JsonRowSerializationSchema, which its JsonRowDeserializationSchema reads: a time without Z fails
+#: there, and a decimal that is a text is read as 0.
+FLINK_JSON: list[tuple[TypeInformation, Any, str]] = [
+    (Types.BIG_DEC(), Decimal("12.30"), "12.30"),
+    (Types.BIG_DEC(), Decimal("1E+30"), "1E+30"),
+    (Types.BIG_INT(), 2**70, str(2**70)),
+    (Types.SQL_DATE(), date(2020, 1, 1), '"2020-01-01"'),
+    (Types.SQL_TIME(), time(1, 2, 3), '"01:02:03Z"'),
+    (Types.SQL_TIMESTAMP(), datetime(2020, 1, 1, 1, 2, 3, 456000), '"2020-01-01T01:02:03.456000Z"'),
+    (Types.LIST(Types.BIG_DEC()), [Decimal("0.1"), None], "[0.1,null]"),
+    (
+        Types.ROW_NAMED(["n"], [Types.SQL_TIMESTAMP()]),
+        Row(n=datetime(2020, 1, 1)),
+        '{"n":"2020-01-01T00:00:00Z"}',
+    ),
+]
+
+
+@pytest.mark.parametrize(("kind", "value", "text"), FLINK_JSON, ids=str)
+def test_a_row_of_json_has_the_form_that_flink_reads(kind: TypeInformation, value: Any, text: str) -> None:
+    message = json(kind, value)
+    assert message == b'{"field":%s}' % text.encode()
+    assert (
+        only(JsonRowDeserializationSchema.builder().type_info(row_type(kind)).build().deserialize(message))
+        == value
+    )
+
+
+def test_csv_writes_a_timestamp_as_flink_reads_it() -> None:
+    """Flink reads it by Timestamp.valueOf, which takes no T."""
+    assert csv(Types.SQL_TIMESTAMP(), datetime(2020, 1, 1, 1, 2, 3)) == b"2020-01-01 01:02:03\n"
+    assert (
+        csv(Types.LIST(Types.SQL_TIMESTAMP()), [datetime(2020, 1, 1, 0, 0, 0, 5000)])
+        == b"2020-01-01 00:00:00.005000\n"
+    )
+    assert csv(Types.SQL_TIME(), time(1, 2, 3)) == b"01:02:03\n"
+
+
+def test_a_decimal_that_is_not_finite_is_refused() -> None:
+    with pytest.raises(FileFormatError, match="no JSON form"):
+        json(Types.BIG_DEC(), Decimal("NaN"))
 
 
 @pytest.mark.parametrize(
