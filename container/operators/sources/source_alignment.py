@@ -58,6 +58,7 @@ class SourceAlignment:
         #: Splits or their times may have changed since pauses were decided on.
         self._is_stale = True
         self._last_report: ReaderProgress | None = None
+        self._has_ended = False
         context.metric_group.register("watermarkAlignmentDrift", self._drift)
 
     def read_by(self, reader: SourceReader[Any, Any]) -> None:
@@ -122,12 +123,19 @@ class SourceAlignment:
     @property
     def _reached(self) -> int | None:
         """The least event time of the active splits; None = the reader holds nobody back."""
+        if self._has_ended:
+            return None
         return min(
             (split.reached for _, split in self._time.splits() if not split.tracker.idle), default=None
         )
 
     def begin(self) -> None:
         """Tells the group of the reader, which is open."""
+        self._report_change()
+
+    def end(self) -> None:
+        """Tells the group that the reader has ended: it holds nobody back, though its task may go on for long."""
+        self._has_ended = True
         self._report_change()
 
     def take_bound(self, bound_ms: int) -> None:

@@ -479,6 +479,8 @@ class ReadingSource(SourceHead):
         self._ended = True
         if self._rate is not None:
             self._rate.ended()
+        if self._alignment is not None:
+            self._alignment.end()
         self._reader_context.send("finished")
 
     def stopped(self) -> None:

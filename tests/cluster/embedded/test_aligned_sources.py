@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import pytest
 
 from tests.cluster.embedded.waiting import wait_until
-from yarrow.common import Duration, WatermarkStrategy
+from yarrow.common import Duration, TimestampAssigner, WatermarkStrategy
 from yarrow.common.job_status import JobStatus
 from yarrow.container.operators.sources.source_alignment import SourceAlignment
 from yarrow.datastream import MapFunction
@@ -22,6 +22,7 @@ from yarrow.datastream.connectors.base import (
     SourceRecords,
     SourceSplit,
 )
+from yarrow.datastream.connectors.number_seq import NumberSequenceSource
 from yarrow.datastream.connectors.split_reading import OnRequestEnumerator
 from yarrow.embedded.mini_cluster import MiniCluster, mini_cluster
 from yarrow.runtime.data.elements import MIN_TIMESTAMP
@@ -171,7 +172,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MiniCluster]:
         # Stored jobs outlive the leadership.
         patch.setattr(NoHighAvailability, "storage_directory", str(folder / "ha"))
         configuration = {"execution.checkpointing.dir": str(folder / "checkpoints")}
-        with mini_cluster(slots=1, processes=False, configuration=configuration) as running:
+        with mini_cluster(slots=2, processes=False, configuration=configuration) as running:
             yield running
 
 
@@ -214,6 +215,23 @@ def test_no_source_is_ahead_of_the_slowest_by_more_than_the_drift(
     read_tracks(cluster)
     assert max(World.ahead) <= DRIFT + 1
     assert max(World.ahead) > DRIFT // 2, "nothing was ahead: the bound was not tested"
+
+
+class AsTime(TimestampAssigner):
+    def extract_timestamp(self, value: int, record_timestamp: int) -> int:
+        return value
+
+
+def test_a_subtask_that_has_read_its_range_holds_the_others_not_back(cluster: MiniCluster) -> None:
+    """Subtask 0 reads the lower half of the numbers and ends first. Its task stays, because the enumerator is there."""
+    World.rows = []
+    env = cluster.get_execution_environment().set_parallelism(2)
+    numbers = env.from_source(
+        NumberSequenceSource(1, 20_000), ALIGNED.with_timestamp_assigner(AsTime()), "numbers"
+    )
+    numbers.map(Keep()).print()
+    env.execute_async("one source").get_job_execution_result().result(120)
+    assert sorted(World.rows) == list(range(1, 20_001))
 
 
 def change_leadership(cluster: MiniCluster, *, leads: bool) -> None:

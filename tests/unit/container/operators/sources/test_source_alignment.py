@@ -128,6 +128,18 @@ def test_reports_follow_at_the_interval_where_something_has_changed() -> None:
     assert not bench.reports[-1].needs_bound
 
 
+def test_a_reader_that_has_ended_holds_nobody_back() -> None:
+    """Its task may go on: with subtask 0 lives the coordinator of all readers."""
+    bench = Aligning(Pausing(), 1000)
+    bench.add("a")
+    bench.read(100, split="a")
+    bench.alignment.end()
+    assert bench.reached == [None, MIN_TIMESTAMP, None]
+    for _ in range(6):
+        bench.tick()
+    assert len(bench.reports) == 3
+
+
 def test_the_split_that_is_ahead_is_paused_and_resumed() -> None:
     reader = Pausing()
     bench = Aligning(reader, 50)
