@@ -30,10 +30,10 @@ MUTANTS = (
         killer="test_source_watermarks.py::test_the_watermark_is_the_minimum_over_the_splits",
     ),
     Mutant(
-        "SplitWatermarks._stamps_of_batch",
-        "if stamps is None or None in stamps:",
-        "if False:",
-        killer="test_source_watermarks.py::test_record_batches_have_the_timestamps_of_their_reader",
+        "SplitWatermarks._note_timestamps",
+        "[stamp for stamp in stamps if stamp is not None] if stamps.count(None) else stamps",
+        "stamps[:1] if stamps.count(None) else stamps",
+        killer="test_source_watermarks.py::test_records_without_timestamp_make_no_watermark",
     ),
     Mutant(
         "SplitWatermarks.timed",

@@ -174,7 +174,10 @@ class JsonLinesEncoder(Encoder[Any]):
 
 
 def encoded(element: Any, leaf: Callable[[Any], Any] | None = None) -> bytes:
-    """Return the JSON text of a value; for `leaf` see `to_json`. Raises FileFormatError for one that JSON has no form for."""
+    """Return the JSON text of a value. For `leaf` see `to_json`.
+
+    Raises FileFormatError for a value that JSON has no form for.
+    """
     try:
         return _ENCODER.encode(to_json(element, leaf))
     except (TypeError, ValueError) as error:
