@@ -132,10 +132,10 @@ class _ContinuousTrigger(_WaitingTrigger[Any, TimeWindow]):
         fire_timestamp_state: ReducingState[int],
     ) -> None:
         """Set the timer one interval after `time`, or at the window's end if that comes first."""
+        # A window may end at `time`, and still merge.
         next_fire = min(time + self.interval, window.max_timestamp())
-        if next_fire > time:
-            fire_timestamp_state.add(next_fire)
-            self._register(next_fire, ctx)
+        fire_timestamp_state.add(next_fire)
+        self._register(next_fire, ctx)
 
     def _start(self, time: int, window: TimeWindow, ctx: Trigger.TriggerContext) -> None:
         state = ctx.get_partitioned_state(self._next_fire)
@@ -147,7 +147,9 @@ class _ContinuousTrigger(_WaitingTrigger[Any, TimeWindow]):
         if state.get() != time:
             return TriggerResult.CONTINUE
         state.clear()
-        self.register_next_fire_timestamp(time, window, ctx, state)
+        # At its end the window of a clock is gone. A timer there would fire that of event time without end.
+        if time < window.max_timestamp():
+            self.register_next_fire_timestamp(time, window, ctx, state)
         return TriggerResult.FIRE
 
     def can_merge(self) -> bool:
@@ -207,6 +209,21 @@ class ContinuousProcessingTimeTrigger(_ContinuousTrigger):
 
     def _delete(self, time: int, ctx: Trigger.TriggerContext) -> None:
         ctx.delete_processing_time_timer(time)
+
+    def register_next_fire_timestamp(
+        self,
+        time: int,
+        window: TimeWindow,
+        ctx: Trigger.TriggerContext,
+        fire_timestamp_state: ReducingState[int],
+    ) -> None:
+        """Set the timer one interval after `time`, or at the window's end if that comes first."""
+        if time <= window.max_timestamp():
+            super().register_next_fire_timestamp(time, window, ctx, fire_timestamp_state)
+            return
+        # A window of event time may have ended long ago by this clock, and still take records.
+        fire_timestamp_state.add(time + self.interval)
+        self._register(time + self.interval, ctx)
 
     def on_element(
         self, element: Any, timestamp: int, window: TimeWindow, ctx: Trigger.TriggerContext
