@@ -230,6 +230,7 @@ class PendingCheckpoint:
                     subtasks=subtasks,
                     coordinator=coordinator,
                     finished_subtasks=tuple(sorted(ended)),
+                    kind=operator.spec.state_kind or msgspec.UNSET,
                 )
 
 

@@ -38,6 +38,7 @@ class AsyncWaitOperator(OperatorSpec, frozen=True, kw_only=True, tag="async_wait
     """An asynchronous function that waits for the answers of many records at a time."""
 
     opens_outside = True
+    keeps_state_as = "an asynchronous function"
     operator_package = "asynchronous"
     on_error_inputs: ClassVar[tuple[int, ...]] = (0,)
 

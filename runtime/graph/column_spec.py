@@ -79,6 +79,7 @@ class ArrowAggregateOperator(OperatorSpec, frozen=True, kw_only=True, tag="arrow
     """Running vectorised aggregates by key: emits the row of every key touched, once a batch."""
 
     is_rolling = True
+    keeps_state_as = "a running aggregate"
 
     key_column: KeyColumns
     aggregates: tuple[ColumnAggregate, ...]

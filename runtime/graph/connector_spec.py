@@ -28,6 +28,7 @@ class SourceOperator(LimitedOperator, frozen=True, kw_only=True, tag="source"):
     """A `Source` (connectors.base) with its enumerator and readers."""
 
     is_source = True
+    keeps_state_as = "a source"
     has_enumerator = True
     # Readers keep their progress in one, and an ended reader has none.
     ended_subtasks_leave_no_unions = True
@@ -90,6 +91,7 @@ class SourceFunctionOperator(OperatorSpec, frozen=True, kw_only=True, tag="sourc
     """A legacy SourceFunction whose run() blocks, in a thread of its own."""
 
     is_source = True
+    keeps_state_as = "a source"
     # A non-parallel one would emit everything once for each subtask.
     rescalable = False
     opens_outside = True
@@ -108,6 +110,7 @@ class SinkFunctionOperator(OperatorSpec, frozen=True, kw_only=True, tag="sink_fu
     """A legacy SinkFunction: invoke(value, context) for each record."""
 
     is_sink = True
+    keeps_state_as = "a sink"
     on_error_inputs = (0,)
     opens_outside = True
 
@@ -122,6 +125,7 @@ class SinkWriterOperator(LimitedOperator, frozen=True, kw_only=True, tag="sink_w
     """A `Sink` (connectors.base) with its writer and, if it has one, its committer."""
 
     is_sink = True
+    keeps_state_as = "a sink"
     writes_for_sink = True
     on_error_refusal = (
         "the sink does not tell which row it refuses: encode rows by a map with on_error before it"
@@ -157,6 +161,7 @@ class PrintOperator(OperatorSpec, frozen=True, kw_only=True, tag="print"):
     """Writes each record as a line to the TaskExecutor's .out file (and the embedded client's stdout)."""
 
     is_sink = True
+    keeps_state_as = "a sink"
 
     identifier: str = ""
 
@@ -169,12 +174,14 @@ class DiscardOperator(OperatorSpec, frozen=True, kw_only=True, tag="discard"):
     """Stands for a sink whose rows nobody wants: it counts them and drops them."""
 
     is_sink = True
+    keeps_state_as = "a sink"
 
 
 class CollectOperator(OperatorSpec, frozen=True, kw_only=True, tag="collect"):
     """Sends records to the client of execute_and_collect through the JobMaster, with flow control."""
 
     is_sink = True
+    keeps_state_as = "a sink"
 
     collect_id: str
     max_buffered_rows: int = 10_000

@@ -65,6 +65,7 @@ class IterationResultOperator(OperatorSpec, frozen=True, kw_only=True, tag="iter
 class LoopHeadOperator(OperatorSpec, frozen=True, kw_only=True, tag="loop_head"):
     """Emits the rows of its input, and the feedback of its loop."""
 
+    keeps_state_as = "the head of a loop"
     keeps_time = True
     operator_package = "loop"
 

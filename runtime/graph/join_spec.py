@@ -49,6 +49,8 @@ class KeyedJoinOperator(OperatorSpec, frozen=True, kw_only=True):
 class IntervalJoinOperator(KeyedJoinOperator, frozen=True, kw_only=True, tag="interval_join"):
     """Joins rows of two keyed inputs: a left row at t meets right rows from t + lower to t + upper."""
 
+    keeps_state_as = "an interval join"
+
     #: Both bounds belong to the interval, in ms.
     lower_ms: int
     upper_ms: int
@@ -68,6 +70,8 @@ class AsOfDirection(StrEnum):
 class AsOfJoinOperator(KeyedJoinOperator, frozen=True, kw_only=True, tag="as_of_join"):
     """Joins each left row with one right row of its key: the version that holds at the left row's time."""
 
+    keeps_state_as = "an as-of join"
+
     direction: AsOfDirection
     #: Most milliseconds between both rows; None = any number.
     tolerance_ms: int | None
@@ -76,12 +80,16 @@ class AsOfJoinOperator(KeyedJoinOperator, frozen=True, kw_only=True, tag="as_of_
 class DelayedJoinOperator(KeyedJoinOperator, frozen=True, kw_only=True, tag="delayed_join"):
     """Joins all rows of a key that come within a delay of the first one that waits, in one batch."""
 
+    keeps_state_as = "a delayed join"
+
     #: Length of a batch in ms of event time.
     delay_ms: int
 
 
 class ImmediateJoinOperator(KeyedJoinOperator, frozen=True, kw_only=True, tag="immediate_join"):
     """Joins each row of the second input with the kept rows of the first one, when it comes."""
+
+    keeps_state_as = "an immediate join"
 
     #: A row of the first input replaces the one that its key had.
     latest_only: bool = False
@@ -119,6 +127,8 @@ class ColumnarIntervalJoinOperator(
 ):
     """An interval join of record batches."""
 
+    keeps_state_as = "an interval join of columns"
+
     #: Both bounds belong to the interval, in ms.
     lower_ms: int
     upper_ms: int
@@ -126,6 +136,8 @@ class ColumnarIntervalJoinOperator(
 
 class ColumnarWindowJoinOperator(ColumnarJoinOperator, frozen=True, kw_only=True, tag="columnar_window_join"):
     """A join of record batches by window of event time."""
+
+    keeps_state_as = "a join by windows of columns"
 
     #: As of ColumnarWindowOperator.
     size_ms: int
@@ -136,6 +148,8 @@ class ColumnarWindowJoinOperator(ColumnarJoinOperator, frozen=True, kw_only=True
 
 class ColumnarAsOfJoinOperator(ColumnarJoinOperator, frozen=True, kw_only=True, tag="columnar_as_of_join"):
     """An as-of join of record batches."""
+
+    keeps_state_as = "an as-of join of columns"
 
     direction: AsOfDirection
     #: Most milliseconds between both rows; None = any number.

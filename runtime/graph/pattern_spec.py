@@ -16,6 +16,7 @@ class PatternSpec(OperatorSpec, frozen=True, kw_only=True):
 
     # The list has watermarks. That of an ended subtask is the greatest, which holds nothing back.
     ended_subtasks_leave_no_unions = True
+    keeps_state_as = "a pattern"
 
     #: The pickled Pattern.
     pattern: bytes
@@ -93,6 +94,7 @@ class ColumnarPatternOperator(PatternSpec, frozen=True, kw_only=True, tag="colum
     """Looks for a pattern among the rows of record batches, key by key and in order of event time; results are rows."""
 
     operator_package = "columnar_pattern"
+    keeps_state_as = "a pattern of columns"
     on_error_inputs = (0,)
 
     key_column: KeyColumns

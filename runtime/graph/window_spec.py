@@ -46,6 +46,7 @@ class WindowOperator(OperatorSpec, frozen=True, kw_only=True, tag="window"):
     ended_subtasks_leave_no_unions = True
     operator_package = "window"
     on_error_inputs = (0,)
+    keeps_state_as = "windows"
 
     key_selector: bytes
     #: The pickled WindowAssigner and Trigger.
@@ -70,6 +71,12 @@ class WindowOperator(OperatorSpec, frozen=True, kw_only=True, tag="window"):
     pre_aggregated: bool = False
     #: Each row is in one window, which its rows alone make and fire: rows that come again make the window again.
     remakes_windows: bool = False
+    #: The rows are those of two streams, which join or co_group has tagged.
+    of_two_streams: bool = False
+
+    @property
+    def state_kind(self) -> str:
+        return "a join or co_group by window" if self.of_two_streams else self.keeps_state_as
 
     @property
     def selector_of_each_input(self) -> tuple[bytes | None, ...]:
@@ -243,6 +250,7 @@ class ColumnarWindowSpec(OperatorSpec, frozen=True, kw_only=True):
 
     # As of windows of rows.
     ended_subtasks_leave_no_unions = True
+    keeps_state_as = "windows of columns"
     operator_package = "columnar_window"
     on_error_refusal = (
         "its aggregates are built-in, and call no function that could fail at rows. Call on_error on map_batches"
@@ -306,6 +314,7 @@ class EventTimeOrderOperator(OperatorSpec, frozen=True, kw_only=True, tag="event
     # As of windows.
     ended_subtasks_leave_no_unions = True
     operator_package = "event_time_order"
+    keeps_state_as = "rows of a stream without keys in event-time order"
     keeps_time = True
 
     #: Side output of late rows; None = they are dropped and counted.
@@ -320,6 +329,8 @@ class KeyedEventTimeOrderOperator(
     EventTimeOrderOperator, frozen=True, kw_only=True, tag="keyed_event_time_order"
 ):
     """Rows of a keyed stream wait in keyed state, and leave in order of their time."""
+
+    keeps_state_as = "rows of a keyed stream in event-time order"
 
     key_selector: bytes
 

@@ -27,7 +27,7 @@ from yarrow.runtime.snapshot.handles import (
     StateHandle,
 )
 from yarrow.runtime.snapshot.redistribution import keyed_handles, operator_handles
-from yarrow.runtime.snapshot.savepoint_check import verify
+from yarrow.runtime.snapshot.savepoint_check import other_kind, verify
 from yarrow.runtime.snapshot.value_serializers import holds_pickles
 
 
@@ -49,14 +49,18 @@ def assign(
     """Divides all state among the subtasks of `job_graph`.
 
     Raises SavepointMismatchError with the operator if state does not fit the job. `allow_non_restored` leaves
-    out state of operators that the job lacks.
+    out state of operators that the job lacks, or has with another kind.
     """
     verify(metadata, job_graph, allow_non_restored=allow_non_restored)
     states = {state.operator_id: state for state in metadata.operators}
     channels = _channels(metadata, job_graph, states, allow_non_restored)
     tasks: dict[Subtask, dict[OperatorID, OperatorSubtaskState]] = {}
     for vertex in job_graph.vertices:
-        for state in (states[operator.id] for operator in vertex.operators if operator.id in states):
+        for operator in vertex.operators:
+            state = states.get(operator.id)
+            # `verify` refuses the state of an operator of another kind, unless it may be dropped.
+            if state is None or other_kind(state, operator):
+                continue
             for subtask, own in enumerate(_subtask_states(state, vertex.parallelism)):
                 if not own.is_empty:
                     tasks.setdefault((vertex.id, subtask), {})[state.operator_id] = own
@@ -74,7 +78,12 @@ def assign(
         of_task[head] = OperatorSubtaskState(
             keyed=own.keyed, operator=own.operator, channels=tuple(sorted(handles, key=_reading_order))
         )
-    known = {operator.id for vertex in job_graph.vertices for operator in vertex.operators}
+    known = {
+        operator.id
+        for vertex in job_graph.vertices
+        for operator in vertex.operators
+        if not other_kind(states.get(operator.id), operator)
+    }
     coordinators = {
         state.operator_id: state.coordinator
         for state in metadata.operators

@@ -270,6 +270,8 @@ class OperatorState(Handle, frozen=True, kw_only=True):
     coordinator: StateHandle | None = None
     #: Subtasks that had finished before the checkpoint: they are not run again.
     finished_subtasks: tuple[int, ...] = ()
+    #: What the operator was, as its spec says (`state_kind`); left out if it is unknown.
+    kind: str | msgspec.UnsetType = msgspec.UNSET
 
     @property
     def fully_finished(self) -> bool:

@@ -1,14 +1,16 @@
 """Compares a snapshot with a job: which state is restored, new, lost, or refused and why.
 
-Owner: none (pure). Types of single states are unknown before functions run: they are compared when each state
-is registered, and refused there by name.
+Owner: none (pure). State under the uid of an operator of another kind is refused here, since nobody would read it.
+Types of single states are unknown before functions run: they are compared when each state is registered, and refused
+there by name.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 import msgspec
 
@@ -16,7 +18,14 @@ from yarrow.runtime.common.ids import JobVertexID, OperatorID
 from yarrow.runtime.graph.job_graph import JobGraph, JobVertex, OperatorDescriptor
 from yarrow.runtime.snapshot.errors import SavepointMismatchError
 from yarrow.runtime.snapshot.finished_subtasks import lost_rows
-from yarrow.runtime.snapshot.handles import CheckpointMetadata, OperatorState, SerializerConfig
+from yarrow.runtime.snapshot.handles import (
+    CheckpointMetadata,
+    NamedOperatorState,
+    OperatorState,
+    OperatorStateHandle,
+    OperatorStateMode,
+    SerializerConfig,
+)
 from yarrow.runtime.snapshot.key_types import check_keys, key_type_of
 from yarrow.runtime.snapshot.value_serializers import holds_pickles
 
@@ -69,7 +78,7 @@ def check_savepoint(
             if state is not None and state.fully_finished and vertex.id in losing:
                 findings.append(_finding(state, operator.name, Outcome.REFUSED, losing[vertex.id]))
             else:
-                findings.append(_of_operator(vertex, operator, state))
+                findings.append(_of_operator(vertex, operator, state, allow_non_restored=allow_non_restored))
     for state in metadata.operators:
         if state.operator_id not in known and has_state(state):
             reason = _unclaimed(state, metadata, job_graph)
@@ -85,11 +94,95 @@ def has_state(state: OperatorState) -> bool:
     )
 
 
+#: The kinds of operators (`OperatorSpec.state_kind`) that have a state of this name, for snapshots that tell no kind.
+_WRITERS: Final[Mapping[str, Collection[str]]] = {
+    "_window_contents": ("windows", "a join or co_group by window"),
+    "_window_contents_with_times": ("windows", "a join or co_group by window"),
+    "_count_windows": ("windows",),
+    "_sessions": ("windows",),
+    "_window_slices": ("windows",),
+    "_columnar_windows": ("windows of columns",),
+    "_join_left": (
+        "an interval join",
+        "an interval join of columns",
+        "an as-of join of columns",
+        "a join by windows of columns",
+    ),
+    "_join_rows": ("an as-of join", "a delayed join"),
+    "_join_kept": ("an immediate join",),
+    "_pattern_pending_rows": ("a pattern",),
+    "_pattern_pending_batches": ("a pattern of columns",),
+    "_aggregation": ("a running aggregate",),
+    "_waiting_rows": ("rows of a keyed stream in event-time order",),
+}
+#: The same of operator states.
+_WRITERS_WITHOUT_KEYS: Final[Mapping[str, Collection[str]]] = {
+    "_waiting_rows": ("rows of a stream without keys in event-time order",),
+}
+
+
+def other_kind(state: OperatorState | None, operator: OperatorDescriptor) -> str:
+    """The kind of the operator that wrote a state, if this one is of another; empty = it can go on, or has no state."""
+    now = operator.spec.state_kind
+    if state is None or not now or not _keeps_records(state):
+        return ""
+    if state.kind is not msgspec.UNSET:
+        return "" if state.kind == now else state.kind
+    writers = _writers(state)
+    return "" if not writers or now in writers else " or ".join(writers)
+
+
+def _keeps_records(state: OperatorState) -> bool:
+    """Whether state would be lost that a later result depends on."""
+    return state.coordinator is not None or any(
+        subtask.keyed or any(map(_has_elements, subtask.operator)) for subtask in state.subtasks.values()
+    )
+
+
+def _has_elements(handle: OperatorStateHandle) -> bool:
+    return any(named.elements and not _is_position(named) for named in handle.states)
+
+
+def _is_position(named: NamedOperatorState) -> bool:
+    # Operators say in such lists how far they are, and how they store what they keep.
+    return named.mode is OperatorStateMode.UNION and named.name.startswith("_")
+
+
+def _writers(state: OperatorState) -> Collection[str]:
+    """The kinds of operators that may have written a state which tells none; none = it is unknown."""
+    for part in state.subtasks.values():
+        for keyed in part.keyed:
+            for meta in keyed.states:
+                if meta.name in _WRITERS:
+                    return _WRITERS[meta.name]
+        for handle in part.operator:
+            for named in handle.states:
+                if named.name in _WRITERS_WITHOUT_KEYS and named.elements:
+                    return _WRITERS_WITHOUT_KEYS[named.name]
+    return ()
+
+
+def _refused_kind(operator: OperatorDescriptor, was: str) -> str:
+    known_by = f"uid '{operator.uid}'" if operator.uid is not None else "no uid"
+    return (
+        f"operator '{operator.name}' ({known_by}): the snapshot holds the state of {was}, the program declares"
+        f" {operator.spec.state_kind}. Declare it as it was. Or begin without this state, also under another uid: drop"
+        " it by --allowNonRestoredState (run -n, execution.state-recovery.ignore-unclaimed-state: true)."
+    )
+
+
 def _of_operator(
-    vertex: JobVertex, operator: OperatorDescriptor, state: OperatorState | None
+    vertex: JobVertex,
+    operator: OperatorDescriptor,
+    state: OperatorState | None,
+    *,
+    allow_non_restored: bool,
 ) -> OperatorFinding:
     if state is None or not has_state(state):
         return OperatorFinding(operator.name, operator.uid, Outcome.NEW)
+    if was := other_kind(state, operator):
+        outcome = Outcome.DROPPED if allow_non_restored else Outcome.REFUSED
+        return _finding(state, operator.name, outcome, _refused_kind(operator, was))
     if _is_keyed(state) and state.max_parallelism != vertex.max_parallelism:
         reason = (
             f"operator '{operator.name}': its keyed state was written with max parallelism"
@@ -183,7 +276,9 @@ def max_parallelism_of_savepoint(
         keyed = [
             states[operator.id]
             for operator in vertex.operators
-            if operator.id in states and _is_keyed(states[operator.id])
+            if operator.id in states
+            and _is_keyed(states[operator.id])
+            and not other_kind(states[operator.id], operator)
         ]
         if not keyed:
             continue

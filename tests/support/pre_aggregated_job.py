@@ -151,6 +151,7 @@ class PreAggregatedJob:
                     OperatorState(
                         operator_id=operator.id, name=operator.name, uid=operator.uid,
                         parallelism=vertex.parallelism, max_parallelism=vertex.max_parallelism, subtasks=subtasks,
+                        kind=operator.spec.state_kind,
                     )
                 )  # fmt: skip
         self.metadata = CheckpointMetadata(

@@ -174,6 +174,7 @@ class RestartedJob:
         state = OperatorState(
             operator_id=operator.id, name=operator.name, uid=operator.uid,
             parallelism=len(self.fragments), max_parallelism=MAX_PARALLELISM, subtasks=subtasks,
+            kind=operator.spec.state_kind,
         )  # fmt: skip
         self.metadata = CheckpointMetadata(
             engine_version="test", job_id=self.graph.job_id, job_name="restarted", checkpoint_id=self._checkpoint_id,

@@ -23,6 +23,7 @@ from yarrow.datastream.functions import (
     ReduceFunction,
     WindowFunction,
 )
+from yarrow.datastream.functions.functions_of_two_streams import FunctionOfTwoStreams
 from yarrow.datastream.functions.key_functions import NullByteKeySelector
 from yarrow.datastream.keyed_stream import KeyedStream
 from yarrow.datastream.output_tag import OutputTag
@@ -310,6 +311,7 @@ class _StreamOfWindows(WindowsWithLateness):
             "evictor": None if evictor is None else builder.pickle(evictor, name, "evictor"),
             "pre_aggregated": firing.pre_aggregate,
             "remakes_windows": self._remakes_windows(firing),
+            "of_two_streams": isinstance(function, FunctionOfTwoStreams),
             **way.numbers,
         }
         return (way.whole if self._whole else way.keyed)(**fields)

@@ -12,7 +12,7 @@ from itertools import islice
 from types import TracebackType
 from typing import Any, Final
 
-from msgspec import structs
+from msgspec import UNSET, structs
 
 from yarrow.common.typeinfo import TypeInformation
 from yarrow.container.fragment import FragmentSubtask
@@ -155,6 +155,7 @@ class SavepointEnvironment:
                     parallelism=1,
                     max_parallelism=vertex.max_parallelism,
                     subtasks={0: states[operator.id]},
+                    kind=operator.spec.state_kind or UNSET,
                 )
                 for vertex in graph.vertices
                 for operator in vertex.operators

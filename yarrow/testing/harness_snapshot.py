@@ -9,6 +9,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from msgspec import UNSET
+
 from yarrow.container.operators.base import RestoredState
 from yarrow.runtime.common.ids import JobVertexID, OperatorID
 from yarrow.runtime.data.checkpoint_options import SnapshotKind
@@ -74,6 +76,7 @@ class HarnessSnapshot:
                             parallelism=vertex.parallelism,
                             max_parallelism=vertex.max_parallelism,
                             subtasks=subtasks,
+                            kind=operator.spec.state_kind or UNSET,
                         )
                     )
         metadata = CheckpointMetadata(

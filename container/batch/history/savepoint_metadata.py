@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from msgspec import UNSET
+
 from yarrow.container.batch.history.kept_state import decode_states
 from yarrow.container.operators.sources.source_reader import HISTORY_CHECKPOINT
 from yarrow.runtime.common.ids import JobVertexID, OperatorID
@@ -51,6 +53,7 @@ def savepoint_metadata(
                     max_parallelism=vertex.max_parallelism,
                     subtasks=found.get(operator.id, {}),
                     coordinator=None if enumerator is None else InlineStateHandle(data=enumerator),
+                    kind=operator.spec.state_kind or UNSET,
                 )
             )
     return CheckpointMetadata(

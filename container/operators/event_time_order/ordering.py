@@ -34,7 +34,6 @@ from yarrow.runtime.common.clock import perf_counter
 from yarrow.runtime.common.late_records import LatePlace, LateRemedy
 from yarrow.runtime.graph.job_graph import OperatorDescriptor
 from yarrow.runtime.graph.window_spec import EventTimeOrderOperator, KeyedEventTimeOrderOperator
-from yarrow.runtime.snapshot.errors import StateMigrationError
 
 #: Name of the state with the rows that wait; part of the format of savepoints.
 WAITING_ROWS = "_waiting_rows"
@@ -152,15 +151,6 @@ class _Ordering(RowOperator):
         return ()
 
 
-def _other_order(context: OperatorContext, was: str, now: str) -> StateMigrationError:
-    """The error for restored rows that wait in the state of the other operator, where nobody would find them."""
-    remedy = (
-        "Call in_event_time_order on the stream as it was. Or give the operator another uid, which begins it without"
-        " the rows that wait."
-    )
-    return StateMigrationError(context.descriptor.name, WAITING_ROWS, "", was, now, remedy)
-
-
 @runs(KeyedEventTimeOrderOperator)
 class KeyedOrdering(_Ordering, KeyReadingOperator):
     """Rows of a keyed stream in order of time."""
@@ -173,9 +163,6 @@ class KeyedOrdering(_Ordering, KeyReadingOperator):
         super().setup(context)
 
     def _open_buffer(self, context: OperatorContext) -> KeyedBuffer:
-        restored = context.environment.restored.of(context.descriptor.id).operator
-        if any(state.name == WAITING_ROWS and state.elements for part in restored for state in part.states):
-            raise _other_order(context, "rows of a stream without keys", "a keyed stream")
         return open_buffer(context, WAITING_ROWS, self._row_type, self._selector)
 
     def generate_at(
@@ -200,9 +187,6 @@ class Ordering(_Ordering):
     _buffer: UnkeyedBuffer
 
     def _open_buffer(self, context: OperatorContext) -> UnkeyedBuffer:
-        restored = context.environment.restored.of(context.descriptor.id).keyed
-        if any(state.name == WAITING_ROWS for part in restored for state in part.states):
-            raise _other_order(context, "rows of a keyed stream", "a stream without keys")
         return UnkeyedBuffer(context, WAITING_ROWS, self._row_type)
 
     def generate(self, code: CodeWriter, value: str, timestamp: str | None, emit: Emit) -> None:
