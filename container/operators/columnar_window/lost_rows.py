@@ -1,13 +1,17 @@
 """LostRows: the rows that a window of a key has lost, since its function has failed at them, by `on_error`.
 
 Owner: the task thread. Overlapping windows share their rows, so a slice keeps a row that one of its windows has lost.
-The rows of a slice stand as they came. So the number of the lost ones says which they are. Must not know times.
+The rows of a slice stand as they came. So the number of the lost ones says which they are. Windows in a row mostly lose
+the same rows of a slice, and share one number. Must not fire windows.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import itemgetter
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -15,21 +19,71 @@ import pyarrow as pa
 from yarrow.container.operators.columnar.row_times import Times
 from yarrow.container.operators.columnar.vectorized_index import Slots
 from yarrow.runtime.data.column_rows import rows_of_column
+from yarrow.runtime.data.elements import MAX_TIMESTAMP, MIN_TIMESTAMP
 
-#: What windows have lost of a slice: end of the window -> slot of the key -> number of its first rows.
-LostOfSlice = dict[int, dict[int, int]]
+#: Windows in a row: the end of the first and of the last one, and how many first rows of a slice each has lost.
+Run = tuple[int, int, int]
+
+_FIRST: Final = itemgetter(0)
+
+
+def lost_by(end: int, runs: Sequence[Run]) -> int:
+    """The number of first rows of a slice that the window with this end has lost; `runs` are in order of time."""
+    at = bisect_right(runs, end, key=_FIRST) - 1
+    return runs[at][2] if at >= 0 and end <= runs[at][1] else 0
+
+
+def with_lost(end: int, number: int, runs: Sequence[Run], slide: int) -> list[Run]:
+    """The runs, where the window with this end has lost this number of rows.
+
+    Windows end each `slide` ms; 0 = they are those of other bounds, and no two make a run.
+    """
+    at = bisect_right(runs, end, key=_FIRST)
+    before, behind, made = list(runs[:at]), list(runs[at:]), (end, end, number)
+    if before and end <= before[-1][1]:
+        first, last, had = before.pop()
+        if first < end:
+            before.append((first, end - slide, had))
+        if end < last:
+            behind.insert(0, (end + slide, last, had))
+    if before and before[-1][1:] == (end - slide, number):
+        made = before.pop()[0], end, number
+    if behind and behind[0][0] == end + slide and behind[0][2] == number:
+        made = made[0], behind.pop(0)[1], number
+    return [*before, made, *behind]
+
+
+class _LostOfSlice:
+    """What windows have lost of one slice, by the slots of keys."""
+
+    def __init__(self) -> None:
+        self.of_slot: dict[int, list[Run]] = {}
+        #: The least and the greatest end of these windows.
+        self.first_end, self.last_end = MAX_TIMESTAMP, MIN_TIMESTAMP
+
+    def may_have(self, end: int) -> bool:
+        """False if the window with this end has lost nothing of the slice."""
+        return self.first_end <= end <= self.last_end
+
+    def put(self, slot: int, runs: list[Run]) -> None:
+        """Sets the runs of a slot."""
+        self.of_slot[slot] = runs
+        self.first_end = min(self.first_end, runs[0][0])
+        self.last_end = max(self.last_end, runs[-1][1])
 
 
 class LostRows:
-    """Numbers of rows by slice, window and key."""
+    """Numbers of rows by slice, key and window."""
 
-    def __init__(self) -> None:
+    def __init__(self, slide: int) -> None:
+        """`slide`: a window ends each so many milliseconds."""
+        self._slide = slide
         #: By the starts of slices.
-        self._of: dict[int, LostOfSlice] = {}
+        self._of: dict[int, _LostOfSlice] = {}
 
-    def has(self, end: int) -> bool:
-        """True if the window with this end has lost rows of a key."""
-        return any(end in of_slice for of_slice in self._of.values())
+    def may_have(self, end: int) -> bool:
+        """False if the window with this end has lost no rows."""
+        return any(of_slice.may_have(end) for of_slice in self._of.values())
 
     def put(self, end: int, slots: Slots, counts: Mapping[int, Times]) -> None:
         """Notes that a window has lost all rows of some slots: int64, shape (slots,).
@@ -37,10 +91,12 @@ class LostRows:
         `counts`: how many rows each slot has in each slice of the window, int64, shape (slots,).
         """
         for start, count in counts.items():
-            lost = {slot: rows for slot, rows in zip(slots.tolist(), count.tolist(), strict=True) if rows}
-            if lost:
-                of_slice = self._of.setdefault(start, {})
-                of_slice.setdefault(end, {}).update(lost)
+            for at in np.flatnonzero(count).tolist():
+                self._put(start, int(slots[at]), end, int(count[at]), self._slide)
+
+    def _put(self, start: int, slot: int, end: int, number: int, slide: int) -> None:
+        of_slice = self._of.setdefault(start, _LostOfSlice())
+        of_slice.put(slot, with_lost(end, number, of_slice.of_slot.get(slot, ()), slide))
 
     def left(
         self, end: int, slots: Slots, kept: pa.LargeListArray, counts: Mapping[int, Times]
@@ -54,11 +110,12 @@ class LostRows:
         # Where the rows of each slot begin that lie in the next slice.
         begins = np.cumsum(lengths) - lengths
         for start, count in counts.items():
-            lost = self._of.get(start, {}).get(end, {})
-            for at in np.flatnonzero(np.isin(slots, [*lost])).tolist():
-                number = lost[int(slots[at])]
-                is_left[begins[at] : begins[at] + number] = False
-                lengths[at] -= number
+            of_slice = self._of.get(start)
+            if of_slice is not None and of_slice.may_have(end):
+                for at in np.flatnonzero(np.isin(slots, [*of_slice.of_slot])).tolist():
+                    number = lost_by(end, of_slice.of_slot[int(slots[at])])
+                    is_left[begins[at] : begins[at] + number] = False
+                    lengths[at] -= number
             begins = begins + count
         offsets = np.concatenate([[0], np.cumsum(lengths)])
         left = rows_of_column(rows, pa.array(np.flatnonzero(is_left)))
@@ -71,25 +128,28 @@ class LostRows:
 
     def kept(self, slots: Slots, new_slots: Slots) -> LostRows:
         """The same for some of the slots, which have new numbers; both int64, shape (slots,)."""
-        made, numbers = LostRows(), dict(zip(slots.tolist(), new_slots.tolist(), strict=True))
+        made, numbers = LostRows(self._slide), dict(zip(slots.tolist(), new_slots.tolist(), strict=True))
         for start, of_slice in self._of.items():
-            for end, lost in of_slice.items():
-                moved = {numbers[slot]: rows for slot, rows in lost.items() if slot in numbers}
-                made._of.setdefault(start, {})[end] = moved
+            for slot, runs in of_slice.of_slot.items():
+                if slot in numbers:
+                    made._of.setdefault(start, _LostOfSlice()).put(numbers[slot], runs)
         return made
 
     # ------------------------------------------------------------------ snapshots
 
-    def of_slots(self) -> dict[int, list[tuple[int, int, int]]]:
-        """Starts of slices, ends of windows and numbers of lost rows, by slot. A snapshot stores them."""
-        found: dict[int, list[tuple[int, int, int]]] = defaultdict(list)
+    def of_slots(self) -> dict[int, list[tuple[int, ...]]]:
+        """What a snapshot stores of each slot: the start of a slice, the ends and the slide of a run, its number."""
+        found: dict[int, list[tuple[int, ...]]] = defaultdict(list)
         for start, of_slice in self._of.items():
-            for end, lost in of_slice.items():
-                for slot, rows in lost.items():
-                    found[slot].append((start, end, rows))
+            for slot, runs in of_slice.of_slot.items():
+                found[slot] += [(start, first, last, self._slide, number) for first, last, number in runs]
         return dict(found)
 
-    def restore(self, slot: int, stored: Iterable[tuple[int, int, int]]) -> None:
-        """Restores what `of_slots` gave of a slot."""
-        for start, end, rows in stored:
-            self._of.setdefault(start, {}).setdefault(end, {})[slot] = rows
+    def restore(self, slot: int, stored: Iterable[tuple[int, ...]]) -> None:
+        """Restores what `of_slots` gave of a slot. Earlier versions stored a window each: slice, end, number."""
+        for start, *ends, number in stored:
+            first, last, slide = ends if len(ends) > 1 else (*ends, *ends, self._slide)
+            # The program may have windows of another slide now, which end between these.
+            own = slide if slide == self._slide else 0
+            for end in range(first, last + 1, slide):
+                self._put(start, slot, end, number, own)

@@ -58,7 +58,7 @@ class SlicedColumnarWindows(ColumnarWindows):
         self._merged = MergedSlices(self._layout, self._live.at, self._new_states)
         self._fired = FiredWindows()
         #: The rows of windows that have failed.
-        self._lost = LostRows()
+        self._lost = LostRows(self._layout.slide)
         self._usage = KeyUsage()
 
     @property
@@ -186,7 +186,7 @@ class SlicedColumnarWindows(ColumnarWindows):
 
     def _values(self, end: int, slots: Slots) -> list[pa.Array]:
         """The result of each aggregate in a window, for some slots (int64, shape (slots,), ascending)."""
-        if self._lost.has(end):
+        if self._lost.may_have(end):
             (kept,) = self._values_of_slices(end, slots)
             return [self._lost.left(end, slots, kept, self._counts(end, slots))]
         return self._values_of_slices(end, slots)
