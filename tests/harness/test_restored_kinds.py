@@ -69,10 +69,9 @@ class Counts(KeyedProcessFunction[Any, Any, Any]):
         self._count = runtime_context.get_state(ValueStateDescriptor("count", Types.LONG()))
 
     def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Iterable[Any]:
-        seen: Any = self._count.value()
-        count = (seen or 0) + 1
+        count = (self._count.value() or 0) + 1
         self._count.update(count)
-        ctx.timer_service().register_event_time_timer(ctx.timestamp() + 5)
+        ctx.timer_service().register_event_time_timer((ctx.timestamp() or 0) + 5)
         yield value[0], count
 
     def on_timer(self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> Iterable[Any]:
