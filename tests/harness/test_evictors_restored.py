@@ -66,6 +66,15 @@ def evicting(
     return build
 
 
+def folding(evictor: Evictor[Any, Any] | None) -> Callable[[DataStream], DataStream]:
+    def build(rows: DataStream) -> DataStream:
+        windows = rows.key_by(lambda row: row[0]).window(ASSIGNERS["tumbling"])
+        windows = windows if evictor is None else windows.evictor(evictor)
+        return windows.reduce(lambda left, right: left, Shown()).uid("windows")
+
+    return build
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize(("assigner", "recent"), [("tumbling", False), ("sliding", True), ("session", True)])
@@ -115,13 +124,13 @@ def test_a_cut_in_the_middle_of_firing_keeps_what_is_evicted_out_of_state(
 @pytest.mark.parametrize("options", [CANONICAL, OWN], ids=["canonical", "native"])
 @pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
 @pytest.mark.parametrize("typed", [False, True], ids=["undeclared", "declared"])
-def test_an_evictor_is_neither_added_nor_removed_over_a_savepoint(
+def test_an_evictor_is_not_added_over_a_savepoint_nor_removed_where_rows_are_folded(
     backend: str, options: CheckpointOptions, typed: bool
 ) -> None:
     def build(evictor: Evictor[Any, Any] | None) -> Callable[[DataStream], DataStream]:
         row = Types.TUPLE([Types.LONG(), Types.LONG()])
         typing: Any = (lambda rows: rows.map(lambda row: row, row)) if typed else lambda rows: rows
-        return lambda rows: evicting(evictor)(typing(rows))
+        return lambda rows: folding(evictor)(typing(rows))
 
     windows = "windows without an evictor, of which none is made of slices", "windows with an evictor"
     for first, second, (was, now), state in (
@@ -140,6 +149,23 @@ def test_an_evictor_is_neither_added_nor_removed_over_a_savepoint(
             job.start(1, backend)
         for fragment in job.fragments:
             fragment.close()
+
+
+@pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
+def test_an_evictor_is_removed_where_the_function_gets_all_rows(backend: str) -> None:
+    job = RestartedJob(evicting(CountEvictor.of(1)))
+    job.start(1, backend)
+    job.push([(1, 2), (1, 3)], [3, 4])
+    job.stop(CANONICAL)
+    job._build = evicting(None)
+    job.start(2, backend)
+    job.push([(1, 4)], [5])
+    job.watermark(9)
+    assert job.take() == [((1, 0, 10, (2, 3, 4)), 9)]
+    job.stop(CANONICAL)
+    job._build = evicting(CountEvictor.of(1))
+    job.start(1, backend)
+    job.stop(CANONICAL)
 
 
 def test_an_evictor_may_be_added_and_removed_while_no_window_is_open() -> None:

@@ -25,7 +25,6 @@ from yarrow.datastream.window import (
     SlidingEventTimeWindows,
     TumblingEventTimeWindows,
 )
-from yarrow.runtime.common.errors import InvalidProgramError
 from yarrow.runtime.data.keys import encode_key
 from yarrow.runtime.data.serializers.serializers import serializer_for
 from yarrow.testing.operator_harness import FragmentFailedError, OperatorHarness
@@ -326,13 +325,71 @@ def test_a_bounded_input() -> None:
     )
 
 
-def test_state_of_windows_without_on_error_is_refused_by_name() -> None:
-    with OperatorHarness(lambda s: WINDOWS["tumbling"](s).uid("the windows"), types=[PAIR]) as harness:
+def plain(windows: str) -> Callable[[DataStream], DataStream]:
+    return lambda s: WINDOWS[windows](s).uid("the windows")
+
+
+def guarded(windows: str) -> Callable[[DataStream], list[DataStream]]:
+    return lambda s: with_letters(WINDOWS[windows](s))
+
+
+@pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
+@pytest.mark.parametrize(
+    ("windows", "ends"),
+    [
+        ("tumbling", {19: (-5, 1, 2)}),
+        ("sliding", {17: (-5, 1, 2), 21: (-5, 1, 2)}),
+        ("all", {19: (-5, 1, 2)}),
+        ("count", {None: (-5, 1, 2)}),
+    ],
+)
+def test_on_error_is_added_and_removed_while_windows_are_open(
+    windows: str, ends: dict[int | None, tuple[int, ...]], backend: str
+) -> None:
+    """The rows from before on_error bear the start of their window in letters."""
+    settings = {"state.backend.type": backend}
+    with OperatorHarness(plain(windows), types=[PAIR], configuration=settings) as first:
+        first.push(("a", 1), timestamps=[14])
+        with first.restarted(fragment=guarded(windows)) as second:
+            second.push(("a", 2), timestamps=[15])
+            third = second.restarted(fragment=plain(windows))
+            with third.restarted(fragment=guarded(windows)) as fourth:
+                fourth.push(("a", -5), timestamps=[15])
+                fourth.watermark(100)
+                fourth.run()
+                letters = fourth.outputs(2)
+                assert fourth.outputs(0) == []
+    rows = rows_of(letters)
+    assert Counter(number for _, number in rows) == Counter(n for each in ends.values() for n in each)
+    starts = [end - 9 for end in ends if end is not None]
+    times = {
+        number: [each.timestamp for each in letters if row_of(each)[1] == number] for number in (1, 2, -5)
+    }
+    assert times == {1: starts or [None], 2: starts or [None], -5: [15] * len(ends)}
+
+
+def row_of(letter: DeadLetter) -> Any:
+    (row,) = rows_of([letter])
+    return row
+
+
+@pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
+@pytest.mark.parametrize("windows", WINDOWS)
+def test_windows_give_the_rows_from_before_when_on_error_is_removed(windows: str, backend: str) -> None:
+    settings = {"state.backend.type": backend}
+    with OperatorHarness(guarded(windows), types=[PAIR], configuration=settings) as harness:
+        harness.push(("a", 1), ("a", 2), timestamps=[14, 15])
+        with harness.restarted(fragment=plain(windows)) as again:
+            again.push(("a", 3), timestamps=[16])
+            again.watermark(100)
+            assert {row for row in again.output if len(row) == 3} == {(1, 2, 3)}
+
+
+def test_sessions_without_the_times_of_their_rows_are_refused_by_name() -> None:
+    with OperatorHarness(plain("sessions"), types=[PAIR]) as harness:
         harness.push(("a", 1), timestamps=[1])
         snapshot = harness.snapshot()
-        with (
-            pytest.raises((FragmentFailedError, InvalidProgramError), match="uid"),
-            harness.restarted(snapshot, fragment=lambda s: with_letters(WINDOWS["tumbling"](s))) as again,
+        with pytest.raises(
+            FragmentFailedError, match="'_window_contents': the snapshot holds windows without"
         ):
-            again.push(("a", 2), timestamps=[2])
-            again.run()
+            harness.restarted(snapshot, fragment=guarded("sessions")).close()

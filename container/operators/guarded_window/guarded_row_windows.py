@@ -5,7 +5,7 @@ Owner: the task thread. Taking a row calls the assigner alone: a row at which th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -18,15 +18,17 @@ from yarrow.container.operators.window.evicting_windows import (
     CONTENTS_WITH_TIMES,
     Evicting,
     open_evicting_windows,
+    take_rows_without_times,
 )
-from yarrow.container.operators.window.window_contents import WindowContents
+from yarrow.container.operators.window.stored_forms import restored_names
+from yarrow.container.operators.window.window_contents import CONTENTS, WindowContents
 from yarrow.container.operators.window.window_contexts import WindowEvictorContext
 from yarrow.container.operators.window.windowing_base import Result
 from yarrow.container.protocol.failure import short_record
 from yarrow.container.state.value_table import MISSING
 from yarrow.datastream.connectors.dead_letters import ROW_OF_WINDOW, DeadLetter
 from yarrow.datastream.output_tag import OutputTag
-from yarrow.datastream.window import Evictor
+from yarrow.datastream.window import Evictor, MergingWindowAssigner, TimeWindow
 from yarrow.runtime.data.elements import MIN_TIMESTAMP
 from yarrow.runtime.graph.window_spec import GuardedRowWindowOperator
 
@@ -59,13 +61,26 @@ class GuardedRowWindowingOperator(GuardedWindowingOperator):
     def _form_name(self) -> str:
         return CONTENTS_WITH_TIMES
 
+    @property
+    def _read_forms(self) -> Collection[str]:
+        # An evictor asks for times. Letters of a session make it again by the times of its rows.
+        merging = isinstance(self._assigner, MergingWindowAssigner)
+        return (CONTENTS,) if self._keeps_rows_alone and not merging else ()
+
     def _open_contents(self, context: OperatorContext) -> WindowContents[Any]:
         spec, failed = self._spec, self.failed
         assert failed is not None, "the program says on_error"
         evictor = _KeepsAll() if spec.evictor is None else load_function(spec.evictor, self.name)
         evicting = Evicting(evictor, WindowEvictorContext(self._timers, context.metric_group))
         guarded = partial(GuardedRows, keeps_rows=failed.wants_letters)
-        return open_evicting_windows(spec, context, self._form, self._combining, evicting, guarded)
+        contents = open_evicting_windows(spec, context, self._form, self._combining, evicting, guarded)
+        if CONTENTS in restored_names(context):
+            take_rows_without_times(spec, context, self._form, contents, self._time_of)
+        return contents
+
+    def _time_of(self, window: Any) -> int:
+        """The time that letters give for a row that came before the program said on_error: it makes the same window."""
+        return window.start if self._event_time and type(window) is TimeWindow else MIN_TIMESTAMP
 
     def _tried(self, windows: Sequence[Any], row: Any, stamp: int) -> list[JoinedWindow]:
         """Each window that takes the row. Raises what the assigner raises when windows merge."""

@@ -8,7 +8,7 @@ docs/design/0041-windows-of-slices.md.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from heapq import heappush
 from typing import Any, NamedTuple
 
@@ -63,12 +63,15 @@ class _Place(NamedTuple):
 class WindowsOfSlices(FoldingWindows):
     """Runs sliding and cumulative windows whose trigger fires them at their end."""
 
-    read_forms = (STACKS, FIRED_SLICES, CONTENTS)
     _spec: SlicedWindowOperator
     #: Most keys that stand at a window, where many can fire at once; None = all lie in the tables.
     _blocks: KeyBlocks | None = None
 
     # ------------------------------------------------------------------ life
+
+    @property
+    def _read_forms(self) -> Collection[str]:
+        return (STACKS, FIRED_SLICES, CONTENTS)
 
     def setup(self, context: OperatorContext) -> None:
         super().setup(context)

@@ -14,6 +14,7 @@ from yarrow.common.typeinfo import Types
 from yarrow.container.codegen.user_functions import method_of, results_of
 from yarrow.container.operators.base import OperatorContext, declared_type
 from yarrow.container.operators.window.window_contents import (
+    CONTENTS,
     Call,
     Copier,
     WindowContents,
@@ -22,6 +23,7 @@ from yarrow.container.operators.window.window_contents import (
 )
 from yarrow.container.operators.window.window_values import WindowValues
 from yarrow.container.state.value_table import MISSING
+from yarrow.container.state.window_tables import WindowTables
 from yarrow.datastream.window import Evictor, TimestampedValue
 from yarrow.runtime.common.errors import InvalidProgramError
 from yarrow.runtime.data.elements import MIN_TIMESTAMP
@@ -49,12 +51,51 @@ def open_evicting_windows(
 
     `make` takes the arguments of EvictingWindows; None = that class.
     """
-    name, row_type = context.descriptor.name, declared_type(spec.kept_type)
-    pair = None if row_type is None else Types.TUPLE([row_type, Types.LONG()])
-    tables = context.state.window_tables(CONTENTS_WITH_TIMES, contents_type(pair, rows=True), form)
-    fix = copier_of(context, row_type)
+    name = context.descriptor.name
+    fix = copier_of(context, declared_type(spec.kept_type))
     fold = fold_of(spec.kind, combining, fix, name)
+    tables = _tables_with_times(spec, context, form)
     return (make or EvictingWindows)(WindowValues(tables), fix, name, evicting, fold)
+
+
+def _tables_with_times(
+    spec: WindowOperator, context: OperatorContext, form: WindowForm[Any]
+) -> WindowTables[Any]:
+    row_type = declared_type(spec.kept_type)
+    pair = None if row_type is None else Types.TUPLE([row_type, Types.LONG()])
+    return context.state.window_tables(CONTENTS_WITH_TIMES, contents_type(pair, rows=True), form)
+
+
+def take_rows_with_times(
+    spec: WindowOperator, context: OperatorContext, form: WindowForm[Any], contents: WindowContents[Any]
+) -> None:
+    """Takes up restored rows of windows that kept times, for an evictor or `on_error`, into windows without times."""
+    former = _tables_with_times(spec, context, form)
+    _move(former, contents.values, lambda _, content: [row for row, _ in content])
+
+
+def take_rows_without_times(
+    spec: WindowOperator,
+    context: OperatorContext,
+    form: WindowForm[Any],
+    contents: WindowContents[Any],
+    time_of: Callable[[Any], int],
+) -> None:
+    """Takes up restored rows of windows that kept no times; those of a window get the time `time_of` it."""
+    stored = contents_type(declared_type(spec.kept_type), rows=True)
+    former: WindowTables[Any] = context.state.window_tables(CONTENTS, stored, form)
+    _move(former, contents.values, lambda window, content: [(row, time_of(window)) for row in content])
+
+
+def _move(
+    former: WindowTables[Any], values: WindowValues[Any], moved: Callable[[Any, Any], list[Any]]
+) -> None:
+    """Moves the contents of all windows; `moved` makes the new one of a window and its content."""
+    for window in former.windows():
+        for keys, contents in former.take(window):
+            for key, content in zip(keys, contents, strict=True):
+                values.put(window, key, moved(window, content))
+        former.drop(window)
 
 
 def fold_of(kind: WindowKind, combining: Any, fix: Copier | None, operator: str) -> Fold:

@@ -8,6 +8,7 @@ ends. See docs/design/0034-fast-windows.md.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from heapq import heappush
 from typing import Any
 
@@ -36,10 +37,13 @@ from yarrow.runtime.graph.window_spec import AllTumblingWindowOperator, Tumbling
 class TumblingWindows(FoldingWindows):
     """Runs tumbling windows whose trigger fires them at their end."""
 
-    read_forms = (FIRED_CONTENTS,)
     _spec: TumblingWindowOperator
 
     # ------------------------------------------------------------------ life
+
+    @property
+    def _read_forms(self) -> Collection[str]:
+        return (FIRED_CONTENTS,)
 
     def setup(self, context: OperatorContext) -> None:
         super().setup(context)

@@ -6,7 +6,7 @@ a time. Results bear the last timestamp of their window. See docs/design/0030-wi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from math import inf
 from typing import Any, Final, NamedTuple, cast
@@ -18,7 +18,12 @@ from yarrow.container.operators.base import Emit, OperatorContext
 from yarrow.container.operators.process.process_function import EVENT_TIMERS, PROCESSING_TIMERS
 from yarrow.container.operators.registry import runs
 from yarrow.container.operators.rows.key_selection import generate_current_key
-from yarrow.container.operators.window.evicting_windows import Evicting, open_evicting_windows
+from yarrow.container.operators.window.evicting_windows import (
+    CONTENTS_WITH_TIMES,
+    Evicting,
+    open_evicting_windows,
+    take_rows_with_times,
+)
 from yarrow.container.operators.window.merging_windows import Merge, MergingWindowSet, require_end_behind
 from yarrow.container.operators.window.missing_timers import set_missing_timers
 from yarrow.container.operators.window.stored_forms import FIRED_CONTENTS, restored_names
@@ -43,7 +48,7 @@ from yarrow.datastream.window import MergingWindowAssigner, Trigger, TriggerResu
 from yarrow.runtime.common.clock import perf_counter
 from yarrow.runtime.data.elements import MAX_TIMESTAMP, MIN_TIMESTAMP
 from yarrow.runtime.data.keys import canonicalize, user_key
-from yarrow.runtime.graph.window_spec import AllWindowOperator, WindowOperator
+from yarrow.runtime.graph.window_spec import AllWindowOperator, WindowKind, WindowOperator
 
 #: Name of the state with the merging windows of a key: pairs of (window, state window) in stored form.
 MERGING_WINDOWS = "_merging_windows"
@@ -68,8 +73,6 @@ class _WindowAtHand(NamedTuple):
 class WindowingOperator(WindowingBase):
     """Runs windows of a keyed stream, or of a whole stream whose rows have one key."""
 
-    read_forms = (FIRED_CONTENTS,)
-
     def __init__(self, name: str, spec: WindowOperator) -> None:
         super().__init__(name, spec)
         #: The window at hand, for messages.
@@ -80,6 +83,15 @@ class WindowingOperator(WindowingBase):
         self._at_hand: dict[Any, _WindowAtHand] = {}
 
     # ------------------------------------------------------------------ life
+
+    @property
+    def _keeps_rows_alone(self) -> bool:
+        """True if windows keep all rows, and nobody asks for their times."""
+        return self._spec.kind is WindowKind.ROWS and self._spec.evictor is None
+
+    @property
+    def _read_forms(self) -> Collection[str]:
+        return (FIRED_CONTENTS, CONTENTS_WITH_TIMES) if self._keeps_rows_alone else (FIRED_CONTENTS,)
 
     def setup(self, context: OperatorContext) -> None:
         super().setup(context)
@@ -108,7 +120,10 @@ class WindowingOperator(WindowingBase):
     def _open_contents(self, context: OperatorContext) -> WindowContents[Any]:
         spec, form = self._spec, self._form
         if spec.evictor is None:
-            return open_contents(spec, context, form, self._combining)
+            contents = open_contents(spec, context, form, self._combining)
+            if self._keeps_rows_alone and CONTENTS_WITH_TIMES in restored_names(context):
+                take_rows_with_times(spec, context, form, contents)
+            return contents
         evictor_context = WindowEvictorContext(self._timers, context.metric_group)
         evicting = Evicting(load_function(spec.evictor, self.name), evictor_context)
         return open_evicting_windows(spec, context, form, self._combining, evicting)

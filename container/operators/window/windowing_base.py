@@ -43,8 +43,6 @@ class WindowingBase(StoredTimeOperator, FunctionOperator, KeyReadingOperator):
     emits_tagged = True
     emits_state = True
     stamps_rows = True
-    #: Names of states besides that of the operator's own form which it takes up.
-    read_forms: ClassVar[Collection[str]] = ()
     timers_type: ClassVar[type[WindowTimers]] = WindowTimers
     _timers: WindowTimers
 
@@ -60,9 +58,9 @@ class WindowingBase(StoredTimeOperator, FunctionOperator, KeyReadingOperator):
     def setup(self, context: OperatorContext) -> None:
         super().setup(context)
         spec, state = self._spec, context.state
-        require_form(self._form_name, context, self.read_forms)
         self._selector = method_of(load_function(spec.key_selector, self.name), "get_key", self.name)
         self._assigner: WindowAssigner[Any, Any] = load_function(spec.assigner, self.name)
+        require_form(self._form_name, context, self._read_forms)
         # Without a window function that of reduce or aggregate is the operator's function.
         self._combining: Any = self.function if spec.window_function is None else None
         if spec.window_function is not None and spec.combining is not None:
@@ -78,6 +76,11 @@ class WindowingBase(StoredTimeOperator, FunctionOperator, KeyReadingOperator):
     def _form_name(self) -> str:
         """The name of the state in which windows keep their rows."""
         return CONTENTS if self._spec.evictor is None else CONTENTS_WITH_TIMES
+
+    @property
+    def _read_forms(self) -> Collection[str]:
+        """Names of states besides that of the operator's own form which it takes up."""
+        return ()
 
     @property
     def _results_stay(self) -> bool:
