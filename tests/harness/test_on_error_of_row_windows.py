@@ -361,7 +361,7 @@ def test_on_error_is_added_and_removed_while_windows_are_open(
                 assert fourth.outputs(0) == []
     rows = rows_of(letters)
     assert Counter(number for _, number in rows) == Counter(n for each in ends.values() for n in each)
-    starts = [end - 9 for end in ends if end is not None]
+    starts: list[int | None] = [end - 9 for end in ends if end is not None]
     times = {
         number: [each.timestamp for each in letters if row_of(each)[1] == number] for number in (1, 2, -5)
     }

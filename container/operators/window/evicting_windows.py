@@ -63,7 +63,9 @@ def _tables_with_times(
 ) -> WindowTables[Any]:
     row_type = declared_type(spec.kept_type)
     pair = None if row_type is None else Types.TUPLE([row_type, Types.LONG()])
-    return context.state.window_tables(CONTENTS_WITH_TIMES, contents_type(pair, rows=True), form)
+    stored = contents_type(pair, rows=True)
+    tables: WindowTables[Any] = context.state.window_tables(CONTENTS_WITH_TIMES, stored, form)
+    return tables
 
 
 def take_rows_with_times(
