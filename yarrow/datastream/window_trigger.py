@@ -147,8 +147,10 @@ class _ContinuousTrigger(_WaitingTrigger[Any, TimeWindow]):
         if state.get() != time:
             return TriggerResult.CONTINUE
         state.clear()
-        # At its end the window of a clock is gone. A timer there would fire that of event time without end.
-        if time < window.max_timestamp():
+        # At its end the window of a clock is gone. A timer there would fire that of event time without end. So would
+        # one behind the end of the stream, in a window that has no end.
+        end = window.max_timestamp()
+        if time < end and not (end == MAX_TIMESTAMP == ctx.get_current_watermark()):
             self.register_next_fire_timestamp(time, window, ctx, state)
         return TriggerResult.FIRE
 

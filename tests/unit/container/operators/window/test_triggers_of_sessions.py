@@ -10,7 +10,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from tests.support.batch_runner import collect
+from tests.unit.runtime.graph.programs import environment
+from yarrow.common import TimestampAssigner, Types, WatermarkStrategy
 from yarrow.common.time import Time
+from yarrow.common.watermark_strategy import MAX_TIMESTAMP
 from yarrow.datastream import DataStream
 from yarrow.datastream.functions import ProcessWindowFunction
 from yarrow.datastream.window import (
@@ -19,6 +23,7 @@ from yarrow.datastream.window import (
     CountTrigger,
     EventTimeSessionWindows,
     EventTimeTrigger,
+    GlobalWindows,
     ProcessingTimeSessionWindows,
     PurgingTrigger,
     TumblingEventTimeWindows,
@@ -69,7 +74,10 @@ class SessionModel:
         self.timers.add((window[1] + self.lateness, window))
 
     def _merge(self, window: Span, parts: list[Span]) -> None:
-        self.rows[window] = [*self.rows.get(window, []), *(row for part in parts for row in self.rows.pop(part))]
+        self.rows[window] = [
+            *self.rows.get(window, []),
+            *(row for part in parts for row in self.rows.pop(part)),
+        ]
         found = [self.next_fire.pop(span) for span in (*parts, window) if span in self.next_fire]
         if found:
             self.next_fire[window] = min(found)
@@ -207,7 +215,8 @@ def test_a_session_that_ends_at_an_interval_fires_there_though_a_row_prolongs_it
 
 
 @pytest.mark.parametrize(
-    "assigner", [TumblingProcessingTimeWindows.of(millis(5)), ProcessingTimeSessionWindows.with_gap(millis(1))]
+    "assigner",
+    [TumblingProcessingTimeWindows.of(millis(5)), ProcessingTimeSessionWindows.with_gap(millis(1))],
 )
 def test_a_window_of_processing_time_fires_also_for_its_last_millisecond(run: Any, assigner: Any) -> None:
     trigger = ContinuousProcessingTimeTrigger.of(millis(3))
@@ -238,3 +247,45 @@ def test_windows_of_event_time_fire_by_the_clock_also_where_it_has_passed_their_
     harness.push(("a", 4), timestamps=[4])
     advance_to(harness, 1600)
     assert harness.output == [(0, 10, (3,)), (0, 10, (3, 4))]
+
+
+@pytest.mark.parametrize(
+    ("trigger", "firings"),
+    [(ContinuousEventTimeTrigger.of(millis(3)), 2), (ContinuousProcessingTimeTrigger.of(millis(3)), 0)],
+)
+def test_global_windows_end_with_their_stream(run: Any, trigger: Any, firings: int) -> None:
+    def windowed(stream: DataStream) -> DataStream:
+        return (
+            stream.key_by(lambda row: row[0]).window(GlobalWindows.create()).trigger(trigger).reduce(first_of)
+        )
+
+    harness = run(windowed)
+    harness.push(("a", 5), timestamps=[5])
+    harness.watermark(MAX_TIMESTAMP)
+    assert harness.output == [("a", 5)] * firings
+
+
+@pytest.mark.parametrize(
+    ("trigger", "firings"),
+    [(ContinuousEventTimeTrigger.of(millis(3)), 2), (ContinuousProcessingTimeTrigger.of(millis(3)), 1)],
+)
+def test_global_windows_of_a_bounded_job_end(trigger: Any, firings: int) -> None:
+    env = environment(1)
+    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(SecondField())
+    rows = env.from_collection([("a", 5)], Types.TUPLE([Types.STRING(), Types.LONG()]))
+    keyed = rows.assign_timestamps_and_watermarks(strategy).key_by(lambda row: row[0], Types.STRING())
+    assert (
+        collect(env, keyed.window(GlobalWindows.create()).trigger(trigger).reduce(first_of))
+        == [("a", 5)] * firings
+    )
+
+
+def first_of(left: Any, right: Any) -> Any:
+    return left
+
+
+class SecondField(TimestampAssigner):
+    """The time is the second field of a row."""
+
+    def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
+        return int(value[1])
