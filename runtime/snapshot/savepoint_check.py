@@ -132,6 +132,15 @@ def other_kind(state: OperatorState | None, operator: OperatorDescriptor) -> str
     return "" if not writers or now in writers else " or ".join(writers)
 
 
+def require_kinds(metadata: CheckpointMetadata, job_graph: JobGraph) -> None:
+    """Raises SavepointMismatchError for an operator of the job whose state is that of another kind."""
+    states = {state.operator_id: state for state in metadata.operators}
+    for vertex in job_graph.vertices:
+        for operator in vertex.operators:
+            if was := other_kind(states.get(operator.id), operator):
+                raise SavepointMismatchError(operator.name, _refused_kind(operator, was))
+
+
 def _keeps_records(state: OperatorState) -> bool:
     """Whether state would be lost that a later result depends on."""
     return state.coordinator is not None or any(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any, get_args
 
 import msgspec
@@ -44,6 +45,7 @@ from yarrow.runtime.snapshot.savepoint_check import (
     Outcome,
     check_savepoint,
 )
+from yarrow.state_processor import SavepointEnvironment
 from yarrow.testing import HarnessSnapshot, HarnessState, OperatorHarness
 
 UID = "changing"
@@ -303,3 +305,11 @@ def test_the_names_that_tell_kinds_are_those_of_states_and_the_kinds_those_of_sp
     assert {
         kind for found in (_WRITERS, _WRITERS_WITHOUT_KEYS) for each in found.values() for kind in each
     } <= kinds
+
+
+def test_a_savepoint_environment_refuses_the_state_of_another_kind(tmp_path: Path) -> None:
+    with SavepointEnvironment(lambda stream: reduced(stream, stream), trust_pickle=True) as environment:
+        environment.push_timestamped([(("a", 1), 101)])
+        path = environment.write(f"{tmp_path}/made")
+    with pytest.raises(SavepointMismatchError, match="the state of windows, the program declares a function"):
+        SavepointEnvironment(lambda stream: counts(stream, stream), path, trust_pickle=True)

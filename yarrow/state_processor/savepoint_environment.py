@@ -26,7 +26,11 @@ from yarrow.runtime.snapshot.assignment import assign
 from yarrow.runtime.snapshot.handles import CheckpointMetadata, OperatorState, OperatorSubtaskState
 from yarrow.runtime.snapshot.opening import OpenedSnapshot
 from yarrow.runtime.snapshot.output import SnapshotOutput
-from yarrow.runtime.snapshot.savepoint_check import max_parallelism_of_savepoint, with_max_parallelism
+from yarrow.runtime.snapshot.savepoint_check import (
+    max_parallelism_of_savepoint,
+    require_kinds,
+    with_max_parallelism,
+)
 from yarrow.runtime.snapshot.snapshot_reader import SnapshotReader
 from yarrow.state_processor.errors import StateProcessorError
 from yarrow.state_processor.new_folder import new_folder
@@ -90,6 +94,8 @@ class SavepointEnvironment:
             return graph, {}
         metadata, directory = _as_if_running(self._opened.metadata), self._opened.directory
         graph = with_max_parallelism(graph, max_parallelism_of_savepoint(metadata, graph))
+        # Only operators that the fragment lacks may be left out.
+        require_kinds(metadata, graph)
         assignment = assign(metadata, graph, allow_non_restored=True)
         read = SnapshotReader(directory).read
         if not self._trusted:
