@@ -2,8 +2,8 @@
 
 Owner: any thread; blocking. A folder holds a lock file that its process keeps locked. A folder with a free
 lock belongs to a killed process, even if another process has the process id by now. The next process of its
-kind that starts here removes it. The last TaskExecutor of an embedded cluster already removes the cluster's
-folder.
+kind that starts here removes it. The last TaskExecutor or SparkDriver of an embedded cluster already removes the
+cluster's folder.
 """
 
 from __future__ import annotations
@@ -101,14 +101,20 @@ def remove_abandoned(parent: str | None = None, prefix: str = EMBEDDED) -> list[
 
 
 def remove_orphaned(working_directory: Path) -> None:
-    """Removes the working directory of a TaskExecutor whose client is gone.
+    """Removes the working directory of a TaskExecutor or SparkDriver whose client is gone.
 
-    The last TaskExecutor of a killed client removes that client's folder too; other parents stay.
+    The last process of a killed client removes that client's folder too; other parents stay.
     """
     _remove(working_directory)
-    folder = working_directory.parent
-    if folder.name.startswith(EMBEDDED) and not any(folder.glob(f"{WORKING_DIRECTORY_PREFIX}*")):
+    folder = embedded_folder(working_directory)
+    if folder is not None and not any(folder.glob(f"{WORKING_DIRECTORY_PREFIX}*")):
         _remove_if_abandoned(folder)
+
+
+def embedded_folder(working_directory: Path) -> Path | None:
+    """The folder of the embedded cluster that has given a process its working directory; None = another one has."""
+    folder = working_directory.parent
+    return folder if folder.name.startswith(EMBEDDED) else None
 
 
 def _remove_if_abandoned(folder: Path) -> bool:

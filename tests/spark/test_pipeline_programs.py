@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -84,6 +85,20 @@ def test_what_has_finished_outlives_the_driver(tmp_path: Path) -> None:
     assert list((tmp_path / "temporary").iterdir()) == []
     assert [path.name for path in tmp_path.glob(".*.yarrow-*")] == []
     begun.assert_nothing_left()
+
+
+def test_temporary_outputs_of_a_killed_program_go_with_its_cluster(tmp_path: Path) -> None:
+    option = 'pipeline.get_configuration().set_string("execution.batch.pipeline-directory", '
+    lines = [line for line in _PIPELINE.splitlines() if not line.startswith(option)]
+    begun = program(tmp_path, "\n".join(lines))
+    until_begun(begun, tmp_path)
+    begun.processes()
+    temporary = [path for path in begun.tmp.rglob("*.parquet") if "yarrow-pipeline-" in str(path)]
+    assert temporary
+    begun.signal(signal.SIGKILL)
+    begun.wait()
+    begun.assert_nothing_left()
+    begun.assert_no_files_left()
 
 
 def test_a_failing_stage_shows_the_users_traceback_first(tmp_path: Path) -> None:

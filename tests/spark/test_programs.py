@@ -194,6 +194,8 @@ def test_nothing_of_spark_outlives_the_program(tmp_path: Path, how: str) -> None
     assert outcome.status == (-signal.SIGINT if how == "Ctrl-C" else -signal.SIGKILL), outcome.err
     assert "Traceback" not in outcome.err
     begun.assert_nothing_left()
+    # Of a killed program the SparkDriver removes what the program cannot remove itself.
+    begun.assert_no_files_left()
 
 
 def test_rest_says_what_runs_and_cancels_it(tmp_path: Path) -> None:

@@ -39,6 +39,7 @@ from yarrow.runtime.common.private_files import PrivateFileHandler, private_open
 from yarrow.runtime.config.options import batch, rpc
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.config.values.errors import InvalidOptionValue
+from yarrow.runtime.fs.client_folder import remove_orphaned
 from yarrow.runtime.fs.hdfs_settings import HdfsSettings, use_hdfs_settings
 from yarrow.runtime.rpc.batch_gateways import BatchJobMasterGateway
 from yarrow.runtime.rpc.bootstrap import BootstrapError, SparkDriverBootstrap, read_spark_driver_bootstrap
@@ -75,7 +76,11 @@ def main() -> int:
     except BootstrapError as error:
         print(error, file=sys.stderr)
         return 1
-    return run_process(bootstrap, partial(_watch_parent, Path(bootstrap.working_directory), os.getppid()))
+    folder, parent = Path(bootstrap.working_directory), os.getppid()
+    status = run_process(bootstrap, partial(_watch_parent, folder, parent))
+    if os.getppid() != parent:
+        remove_orphaned(folder)
+    return status
 
 
 def run_process(
@@ -360,7 +365,10 @@ def _watch_parent(folder: Path, parent: int, driver: BatchDriver) -> None:
         signs = SignsOfWork(folder)
         wait_for_forced_end(lambda: os.getppid() == parent, signs.came, threading.Event().wait)
         # The kernel ends Java with this process, and Java's end is that of its Python processes.
-        remove_files(folder)
+        if os.getppid() == parent:
+            remove_files(folder)
+        else:
+            remove_orphaned(folder)
         os._exit(1)
 
     threading.Thread(target=watch, name="parent watch", daemon=True).start()

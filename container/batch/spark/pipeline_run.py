@@ -41,6 +41,7 @@ from yarrow.runtime.common.ids import JobVertexID, OperatorID
 from yarrow.runtime.common.paths import join, scheme_of
 from yarrow.runtime.config.options import batch, high_availability, taskmanager
 from yarrow.runtime.config.settings import Settings
+from yarrow.runtime.fs.client_folder import embedded_folder
 from yarrow.runtime.fs.local import plain_path
 from yarrow.runtime.graph.batch.pipeline_plan import stage_of
 from yarrow.runtime.graph.batch.pipeline_storage import check_storage
@@ -150,7 +151,7 @@ class PipelineRun:
         settings = Settings(services.configuration, "the SparkDriver").overlay(graph.configuration, "the job")
         self._places = StagePlaces(
             job_id=graph.job_id,
-            temporary=temporary_folder(settings, graph.job_id),
+            temporary=temporary_folder(settings, graph.job_id, services.host.working_folder),
             producers={
                 output.name: vertex.id for vertex in graph.vertices for output in stage_of(vertex).outputs
             },
@@ -283,15 +284,19 @@ class PipelineRun:
             pass
 
 
-def temporary_folder(settings: Settings, job_id: str) -> str:
+def temporary_folder(settings: Settings, job_id: str, working_folder: Path) -> str:
     """Where temporary outputs of a pipeline lie; the folder bears the name of the job.
+
+    `working_folder`: of the driver. All that is below the folder of an embedded cluster goes with it, also if its
+    client is killed.
 
     Raises InvalidProgramError for a relative path.
     """
     base = settings.get(batch.PIPELINE_DIRECTORY)
     shared = settings.get(high_availability.STORAGE_DIR)
     if base is None:
-        own = (settings.get(taskmanager.TMP_DIRS) or (tempfile.gettempdir(),))[0]
+        of_cluster = embedded_folder(working_folder)
+        own = str(of_cluster or (settings.get(taskmanager.TMP_DIRS) or (tempfile.gettempdir(),))[0])
         base = own if shared is None else join(shared, "pipelines")
     if scheme_of(base) == "file" and not base.startswith(("/", "file:")):
         raise InvalidProgramError(f"{batch.PIPELINE_DIRECTORY.key} is {base!r}: name the whole path")

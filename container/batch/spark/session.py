@@ -199,6 +199,11 @@ class SparkHost:
         return self._settings["spark.driver.host"], self._settings["spark.driver.bindAddress"]
 
     @property
+    def working_folder(self) -> Path:
+        """The driver's working directory."""
+        return self._folders.working
+
+    @property
     def local_folder(self) -> Path:
         """Where Java writes shuffle files, and what does not fit into its memory."""
         return self._folders.local

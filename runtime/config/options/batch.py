@@ -94,7 +94,8 @@ PIPELINE_DIRECTORY: Final = optional(
     FILE_SYSTEM_PATH,
     "Where stages of a pipeline leave their temporary outputs for other stages. In a folder that all hosts share, they"
     " outlive a lost SparkDriver wherever the next one starts.",
-    unset="below `high-availability.storageDir`, else the first of `io.tmp.dirs`",
+    unset="below `high-availability.storageDir`, else in the folder of an embedded cluster, else the first of"
+    " `io.tmp.dirs`",
 )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -10,7 +11,13 @@ from pathlib import Path
 import pytest
 
 from yarrow.client.yarn.abandoned_files import was_never_submitted
-from yarrow.runtime.fs.client_folder import ClientFolder, remove_abandoned
+from yarrow.runtime.fs.client_folder import (
+    WORKING_DIRECTORY_PREFIX,
+    ClientFolder,
+    embedded_folder,
+    remove_abandoned,
+    remove_orphaned,
+)
 from yarrow.runtime.yarn.gateways import YarnError
 from yarrow.runtime.yarn.layout import DRIVER_FOLDER, SUBMISSION_FOLDER
 from yarrow.runtime.yarn.skein_driver import SkeinDriver
@@ -105,3 +112,19 @@ def test_of_uploads_that_yarn_never_heard_of_only_old_ones_of_this_yarn_go(
     latest = "application_1700000000000_0012"
     assert was_never_submitted(application, now_ms - age_ms, latest, now_ms) is goes
     assert not was_never_submitted(application, 0, "", now_ms), "nobody knows which YARN is asked"
+
+
+def test_the_last_process_of_a_killed_client_removes_the_folder_of_the_cluster(tmp_path: Path) -> None:
+    folder = ClientFolder(str(tmp_path))
+    cluster = Path(folder.path)
+    first, second = cluster / f"{WORKING_DIRECTORY_PREFIX}1", cluster / f"{WORKING_DIRECTORY_PREFIX}2"
+    for each in (first, second):
+        each.mkdir()
+    assert embedded_folder(first) == cluster
+    assert embedded_folder(tmp_path / "other" / "1") is None
+    remove_orphaned(first)
+    assert second.exists() and not first.exists()
+    assert folder._lock is not None
+    os.close(folder._lock)
+    remove_orphaned(second)
+    assert not cluster.exists()
