@@ -7,6 +7,7 @@ milliseconds since 1970-01-01 UTC.
 from __future__ import annotations
 
 import datetime
+import itertools
 from collections.abc import Iterator
 
 import msgspec
@@ -16,6 +17,8 @@ from yarrow.common.values.quantities import duration_nanos
 __all__ = ["DUE_DATE", "DUE_PARAMETERS", "DUE_TIME", "InvalidScheduleError", "Schedule"]
 
 _SECOND = 1000
+#: Of the fields of a cron expression, before which a field of seconds may stand.
+_MINUTE_AND_HOUR = slice(-5, -3)
 #: Names of the parameters by which a run of a schedule knows to which time it belongs.
 DUE_TIME, DUE_DATE = "due_time", "due_date"
 DUE_PARAMETERS = (DUE_TIME, DUE_DATE)
@@ -23,6 +26,21 @@ DUE_PARAMETERS = (DUE_TIME, DUE_DATE)
 
 class InvalidScheduleError(ValueError):
     """A schedule is not one: the message names the text, what was expected and what to write."""
+
+
+def _when_shown(time: datetime.datetime, zone: datetime.tzinfo) -> datetime.datetime:
+    """When the clock of a zone first shows a time, or when it goes on if it skips that time."""
+    while True:
+        found = time.replace(tzinfo=zone, fold=0)
+        if found == found.astimezone(datetime.UTC).astimezone(zone):
+            return found
+        # Clocks go on at full minutes.
+        time = time.replace(second=0) + datetime.timedelta(minutes=1)
+
+
+def _without_repeated(times: Iterator[int]) -> Iterator[int]:
+    """Rising times, each once."""
+    return (time for time, _ in itertools.groupby(times))
 
 
 def _checked(interval_ms: int) -> int:
@@ -116,8 +134,13 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
     def _cron_times(self, after_ms: int) -> Iterator[int]:
         from cronsim import CronSim
 
-        start = datetime.datetime.fromtimestamp(after_ms // _SECOND, self._zone())
-        return (int(time.timestamp()) * _SECOND for time in CronSim(self.cron, start))
+        zone = self._zone()
+        start = datetime.datetime.fromtimestamp(after_ms // _SECOND, zone)
+        if any(field.startswith("*") for field in self.cron.split()[_MINUTE_AND_HOUR]):
+            return (int(time.timestamp()) * _SECOND for time in CronSim(self.cron, start))
+        # cronsim itself has rules for fixed times only where no field of seconds comes first.
+        shown = CronSim(self.cron, start.replace(tzinfo=None))
+        return _without_repeated(int(_when_shown(time, zone).timestamp()) * _SECOND for time in shown)
 
     def _zone(self) -> datetime.tzinfo:
         if self.time_zone == "UTC":

@@ -88,6 +88,31 @@ def test_a_time_that_comes_twice_is_due_once() -> None:
 
 
 @pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        ("30 0 2 * * *", ["2026-03-29T03:00:00+02:00", "2026-03-30T02:00:30+02:00"]),
+        ("*/20 15 2 * * *", ["2026-03-29T03:00:00+02:00", "2026-03-30T02:15:00+02:00"]),
+        ("5 0 2-3 * * *", ["2026-03-29T03:00:00+02:00", "2026-03-29T03:00:05+02:00"]),
+    ],
+)
+def test_seconds_change_nothing_of_a_time_that_the_clock_skips(expression: str, expected: list[str]) -> None:
+    schedule = Schedule.of_cron(expression, "Europe/Berlin")
+    times = list(islice(schedule.times_after(ms("2026-03-28T12:00")), 2))
+    assert local(times, "Europe/Berlin") == expected
+
+
+def test_seconds_change_nothing_of_a_time_that_comes_twice() -> None:
+    nightly = Schedule.of_cron("15 30 2 * * *", "Europe/Berlin")
+    times = list(islice(nightly.times_after(ms("2026-10-24T12:00")), 2))
+    assert local(times, "Europe/Berlin") == ["2026-10-25T02:30:15+02:00", "2026-10-26T02:30:15+01:00"]
+    again = ms("2026-10-25T02:10+01:00")
+    assert local([nightly.next_after(again)], "Europe/Berlin") == ["2026-10-26T02:30:15+01:00"]
+    half_an_hour = Schedule.of_cron("1 15 2 * * *", "Australia/Lord_Howe")
+    times = list(islice(half_an_hour.times_after(ms("2027-10-02T12:00")), 2))
+    assert local(times, "Australia/Lord_Howe") == ["2027-10-03T02:30:00+11:00", "2027-10-04T02:15:01+11:00"]
+
+
+@pytest.mark.parametrize(
     ("before", "after", "hours"),
     [("2026-03-28T23:59", "2026-03-29T22:01", 23), ("2026-10-24T22:59:59", "2026-10-25T23:00", 24)],
 )
