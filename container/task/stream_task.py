@@ -432,7 +432,8 @@ class StreamTask:
         first = self.chain.next_timer()
         if first is None:
             return False
-        now = self.environment.clock.epoch_ms()
+        # As in Flink, a timer of a millisecond that goes on waits: more records may come in it.
+        now = self.environment.clock.passed_ms()
         if first > now:
             return False
         self.chain.fire_timers(now, deadline)
@@ -519,6 +520,6 @@ class StreamTask:
             if not self.slices.blocked:
                 timer = self.chain.next_timer()
                 if timer is not None:
-                    due.append((timer - self.environment.clock.epoch_ms()) / 1000)
+                    due.append((timer - self.environment.clock.passed_ms()) / 1000)
                 due += self.reading.seconds_until_due(now)
         return max(0.0, min(due)) if due else None

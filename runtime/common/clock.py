@@ -17,6 +17,10 @@ class Clock(Protocol):
         """Milliseconds since 1970-01-01 UTC: for display and processing time; may jump."""
         ...
 
+    def passed_ms(self) -> int:
+        """The last millisecond of `epoch_ms` that is over: timers up to it are due, since nothing else comes in it."""
+        ...
+
     def monotonic(self) -> float:
         """Seconds on a clock that never goes back: for timeouts and durations."""
         ...
@@ -28,12 +32,15 @@ class SystemClock:
     def epoch_ms(self) -> int:
         return time.time_ns() // 1_000_000
 
+    def passed_ms(self) -> int:
+        return self.epoch_ms() - 1
+
     def monotonic(self) -> float:
         return time.monotonic()
 
 
 class ManualClock:
-    """A clock that a test moves: both readings advance together."""
+    """A clock that a test moves: both readings advance together. It stands at the end of its millisecond."""
 
     def __init__(self, epoch_ms: int = 0) -> None:
         self._epoch_ms = float(epoch_ms)
@@ -41,6 +48,9 @@ class ManualClock:
 
     def epoch_ms(self) -> int:
         return int(self._epoch_ms)
+
+    def passed_ms(self) -> int:
+        return self.epoch_ms()
 
     def monotonic(self) -> float:
         return self._monotonic

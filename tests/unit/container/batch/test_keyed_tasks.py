@@ -142,6 +142,9 @@ class Ticking:
         self.now += 1000
         return self.now
 
+    def passed_ms(self) -> int:
+        return self.epoch_ms()
+
     def monotonic(self) -> float:
         return self.epoch_ms() / 1000
 

@@ -1,0 +1,103 @@
+"""Windows of processing time on a clock that runs: rows of the last millisecond belong to their window."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from yarrow.common.time import Time
+from yarrow.datastream import DataStream
+from yarrow.datastream.functions import KeyedProcessFunction, ProcessWindowFunction
+from yarrow.datastream.window import (
+    ProcessingTimeSessionWindows,
+    SlidingProcessingTimeWindows,
+    TumblingProcessingTimeWindows,
+)
+from yarrow.runtime.common.clock import ManualClock
+
+
+class RunningClock(ManualClock):
+    """A clock in the middle of its millisecond, as that of a machine is."""
+
+    def passed_ms(self) -> int:
+        return self.epoch_ms() - 1
+
+
+class Numbers(ProcessWindowFunction[Any, Any, Any, Any]):
+    """End and rows of a window."""
+
+    def process(self, key: Any, context: Any, elements: Any) -> Any:
+        yield context.window().end, sorted(number for _, number in elements)
+
+
+class EndAndSum(ProcessWindowFunction[Any, Any, Any, Any]):
+    """End and sum of a window."""
+
+    def process(self, key: Any, context: Any, elements: Any) -> Any:
+        yield context.window().end, [number for _, number in elements]
+
+
+def millis(number: int) -> Time:
+    return Time.milliseconds(number)
+
+
+TUMBLING = TumblingProcessingTimeWindows.of(millis(10))
+SLIDING = SlidingProcessingTimeWindows.of(millis(10), millis(5))
+SESSIONS = ProcessingTimeSessionWindows.with_gap(millis(1))
+
+
+def all_rows(assigner: Any) -> Callable[[DataStream], DataStream]:
+    return lambda stream: stream.key_by(lambda row: row[0]).window(assigner).process(Numbers())
+
+
+def reduced(assigner: Any) -> Callable[[DataStream], DataStream]:
+    def build(stream: DataStream) -> DataStream:
+        windows = stream.key_by(lambda row: row[0]).window(assigner)
+        return windows.reduce(lambda left, right: (left[0], left[1] + right[1]), EndAndSum())
+
+    return build
+
+
+@pytest.mark.parametrize(
+    ("build", "expected"),
+    [
+        (all_rows(TUMBLING), [(10, [1, 2])]),
+        (reduced(TUMBLING), [(10, [3])]),
+        (all_rows(SLIDING), [(10, [1, 2]), (15, [1, 2])]),
+        (reduced(SLIDING), [(10, [3]), (15, [3])]),
+        (all_rows(SESSIONS), [(10, [1, 2])]),
+    ],
+)
+def test_a_row_of_the_last_millisecond_comes_before_its_window_fires(
+    run: Any, build: Callable[[DataStream], DataStream], expected: list[Any]
+) -> None:
+    harness = run(build, clock=RunningClock(9))
+    harness.push(("a", 1))
+    harness.advance(0)
+    harness.push(("a", 2))
+    assert harness.output == []
+    harness.advance(0.001)
+    assert harness.output == expected[:1]
+    harness.advance(0.1)
+    assert harness.output == expected
+
+
+class Alarm(KeyedProcessFunction[Any, Any, Any]):
+    """Emits the time of a timer that each row sets for its own millisecond."""
+
+    def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Any:
+        timers = ctx.timer_service()
+        timers.register_processing_time_timer(timers.current_processing_time())
+
+    def on_timer(self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> Any:
+        yield timestamp
+
+
+def test_a_timer_fires_when_its_millisecond_is_over(run: Any) -> None:
+    harness = run(lambda stream: stream.key_by(lambda row: row[0]).process(Alarm()), clock=RunningClock(9))
+    harness.push(("a", 1), ("a", 2))
+    assert harness.output == []
+    harness.advance(0.001)
+    assert harness.output == [9]
