@@ -6,7 +6,7 @@ It must not know where state lies.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -22,7 +22,7 @@ from yarrow.runtime.snapshot.key_group_form import StateForm
 from yarrow.state_processor.errors import StateProcessorError
 from yarrow.state_processor.observed_types import ObservedTypes
 from yarrow.state_processor.shapes import Shape, declared_shape, list_shape, map_shape
-from yarrow.state_processor.stored_state import CanonicalPart, decoded, form_of
+from yarrow.state_processor.stored_state import CanonicalPart, decoded, form_of, stored_key_type
 
 KEY: Final = "key"
 VALUE: Final = "value"
@@ -156,7 +156,8 @@ class KeyedStateTable:
                     seen_values.observe(bare)
         if kind is StateKind.MAP and map_key is None:
             map_key = seen_map_keys.map_key_shape()
-        return KeyedShapes(kind, meta.ttl, seen_keys.shape(), value or seen_values.shape(), map_key)
+        key = key_shape(seen_keys, [part for part, _, _ in self._found], {self._name})
+        return KeyedShapes(kind, meta.ttl, key, value or seen_values.shape(), map_key)
 
     def _declared(
         self, config_of: Callable[[StateMetaInfo], SerializerConfig | None]
@@ -177,6 +178,18 @@ class KeyedStateTable:
                 yield shapes.batch([user_key(key) for key in keys], contents)
 
         return shapes.schema, made()
+
+
+def key_shape(seen: ObservedTypes, parts: Sequence[CanonicalPart], names: Collection[str]) -> Shape:
+    """The shape of the keys of these states, by those seen.
+
+    Keys that are declared as floats are floats. In their canonical form whole ones are integers, of up to 309 digits.
+    """
+    if seen.has_only_numbers:
+        declared = stored_key_type(parts, names)
+        if declared is not None and declared.python_type is float:
+            return Shape(pa.float64(), float)
+    return seen.shape()
 
 
 def declared_map_key_shape(declared: TypeInformation | None) -> Shape | None:
@@ -222,8 +235,8 @@ class TimersTable:
         found.sort(key=lambda timer: timer[:2])
         columns = [list(column) for column in zip(*found, strict=True)] or [[], [], [], []]
         self._domains, self._timestamps, self._namespaces, self._keys = columns
-        self.key_shape = _observed_shape(self._keys)
-        self.namespace_shape = _observed_shape(self._namespaces)
+        self.key_shape = key_shape(_observed(self._keys), parts, self.names)
+        self.namespace_shape = _observed(self._namespaces).shape()
 
     @property
     def domains(self) -> dict[str, str]:
@@ -247,7 +260,7 @@ def domain_of(name: str) -> str:
     return _DOMAINS.get(name, name)
 
 
-def _observed_shape(values: list[Any]) -> Shape:
+def _observed(values: list[Any]) -> ObservedTypes:
     observed = ObservedTypes()
     observed.observe_all(values)
-    return observed.shape()
+    return observed

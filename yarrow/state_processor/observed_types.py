@@ -178,6 +178,11 @@ class ObservedTypes:
         found = self._shape()
         return found if found is not None else text_shape(str_of, None)
 
+    @property
+    def has_only_numbers(self) -> bool:
+        """Whether all values seen so far are integers, floats or None."""
+        return self._kinds <= {"int", "float"}
+
     def map_key_shape(self) -> Shape:
         """The same for keys of maps, which Arrow does not allow to be null."""
         if self._nulls:

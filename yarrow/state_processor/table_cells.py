@@ -108,6 +108,19 @@ def decoding(what: str) -> Iterator[None]:
         ) from error
 
 
+def changed_keys(column: Column, what: str, shape: Shape, key_type: TypeInformation | None) -> list[Any]:
+    """Keys that a function made from keys of that shape; `key_type` says that they are others.
+
+    Raises StateProcessorError for keys that were texts of several kinds: the job would look for none of these texts.
+    """
+    if not shape.reversible and key_type is None:
+        raise StateProcessorError(
+            f"{what}: its keys are of several kinds and are texts in the table, which cannot be made keys again; give "
+            "key_type, the type of the keys that the function makes"
+        )
+    return keys_of(column, what, shape)
+
+
 def keys_of(column: Column, what: str, shape: Shape | None = None) -> list[Any]:
     """Keys of a column, by the shape of the keys that were read, if the column still has its type.
 

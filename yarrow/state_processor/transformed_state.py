@@ -27,7 +27,7 @@ from yarrow.state_processor.keyed_tables import ACCESS_TIME, KEY, VALUE, KeyedSh
 from yarrow.state_processor.keyed_writing import KeyedContents, KeyedTarget, write_state
 from yarrow.state_processor.shapes import Shape, declared_shape
 from yarrow.state_processor.stored_state import CanonicalPart, kept_evidence
-from yarrow.state_processor.table_cells import access_times_of, column_of, contents_of, keys_of
+from yarrow.state_processor.table_cells import access_times_of, changed_keys, column_of, contents_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class TransformedState:
         changed = changed_table(self.function, pa.Table.from_batches(batches, shapes.schema), what)
         target = self._target(source.meta)
         contents = KeyedContents(target, operator.name)
-        keys = keys_of(column_of(changed, KEY, what), what, shapes.key)
+        keys = changed_keys(column_of(changed, KEY, what), what, shapes.key, self.key_type)
         values = self._values(changed, shapes, target, what)
         accessed: list[Any] = [None] * len(keys)
         if target.ttl and ACCESS_TIME in changed.column_names:

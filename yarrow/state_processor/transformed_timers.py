@@ -19,7 +19,7 @@ from yarrow.state_processor.errors import StateProcessorError
 from yarrow.state_processor.keyed_tables import DOMAIN, KEY, NAMESPACE, TIMESTAMP, TimersTable
 from yarrow.state_processor.keyed_writing import write_timers
 from yarrow.state_processor.stored_state import CanonicalPart, kept_evidence
-from yarrow.state_processor.table_cells import column_of, keys_of
+from yarrow.state_processor.table_cells import changed_keys, column_of
 from yarrow.state_processor.transformed_state import changed_table, unchanged_values
 
 
@@ -53,7 +53,7 @@ class TransformedTimers:
     def _sections(self, table: pa.Table, source: TimersTable, operator: str) -> dict[str, set[Timer]]:
         """The timers of each section; a timer that comes twice counts once."""
         what = f"operator '{operator}', timers"
-        keys = keys_of(column_of(table, KEY, what), what, source.key_shape)
+        keys = changed_keys(column_of(table, KEY, what), what, source.key_shape, self.key_type)
         namespaces = unchanged_values(column_of(table, NAMESPACE, what), source.namespace_shape, what)
         timestamps = column_of(table, TIMESTAMP, what)
         if not pa.types.is_integer(timestamps.type) or timestamps.null_count:

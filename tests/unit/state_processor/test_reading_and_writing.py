@@ -256,6 +256,42 @@ def test_keys_have_columns(tmp_path: Path, keys: list[Any]) -> None:
     assert by_key(value_table(path)) == entries
 
 
+def test_keys_of_several_kinds_are_texts_and_not_written_back(tmp_path: Path) -> None:
+    """The job would look for none of the texts, so that the state would be lost."""
+    rows = OperatorTransformation.bootstrap_with([("a", "x"), (5, "y")]).key_by(key_of)
+    made = SavepointWriter.new_savepoint(16).with_operator("op", rows.transform(Bootstrap()))
+    path = made.write(f"{tmp_path}/made")
+    with SavepointReader.read(path) as reader:
+        assert by_key(reader.read_keyed_state("op", "count")) == {"a": 1, "5": 1}
+    for change in (
+        SavepointWriter.from_existing_savepoint(path).transform_state("op", "count", lambda table: table),
+        SavepointWriter.from_existing_savepoint(path).transform_timers("op", lambda table: table),
+    ):
+        with pytest.raises(
+            StateProcessorError, match=r"operator 'op', .*: its keys are of several kinds .* give key_type"
+        ):
+            change.write(f"{tmp_path}/refused")
+        assert not (tmp_path / "refused").exists()
+    texts = SavepointWriter.from_existing_savepoint(path).transform_state(
+        "op", "count", lambda table: table, key_type=Types.STRING()
+    )
+    assert by_key(value_table(texts.write(f"{tmp_path}/texts"), "count")) == {"a": 1, "5": 1}
+
+
+def test_floats_as_keys_are_written_back_however_large(tmp_path: Path) -> None:
+    """In their canonical form whole floats are integers, here one of 301 digits."""
+    entries = {0.5: 1, -0.0: 2, 1e300: 3}
+    rows = OperatorTransformation.bootstrap_with(list(entries.items())).key_by(key_of, Types.DOUBLE())
+    state = rows.to_state(ValueStateDescriptor("s", Types.LONG()), second_of)
+    path = SavepointWriter.new_savepoint(16).with_operator("op", state).write(f"{tmp_path}/made")
+    assert value_table(path).schema.field("key").type == pa.float64()
+    changed = SavepointWriter.from_existing_savepoint(path).transform_state("op", "s", lambda table: table)
+    again = changed.write(f"{tmp_path}/changed")
+    assert by_key(value_table(again)) == entries
+    with SavepointReader.read(path) as before, SavepointReader.read(again) as after:
+        assert sorted(_entries(before)) == sorted(_entries(after))
+
+
 def test_values_of_several_kinds_are_texts_and_not_written_back(tmp_path: Path) -> None:
     path = written(tmp_path, {1: "a", 2: 5}, ValueStateDescriptor("s"))
     assert by_key(value_table(path)) == {1: "a", 2: "5"}
