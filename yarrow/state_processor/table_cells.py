@@ -115,7 +115,7 @@ def changed_keys(column: Column, what: str, shape: Shape, key_type: TypeInformat
     """
     if not shape.reversible and key_type is None:
         raise StateProcessorError(
-            f"{what}: its keys are of several kinds and are texts in the table, which cannot be made keys again; give "
+            f"{what}: its keys are of several kinds. In the table they are texts, which cannot be made keys again: give "
             "key_type, the type of the keys that the function makes"
         )
     return keys_of(column, what, shape)

@@ -268,7 +268,7 @@ def test_keys_of_several_kinds_are_texts_and_not_written_back(tmp_path: Path) ->
         SavepointWriter.from_existing_savepoint(path).transform_timers("op", lambda table: table),
     ):
         with pytest.raises(
-            StateProcessorError, match=r"operator 'op', .*: its keys are of several kinds .* give key_type"
+            StateProcessorError, match=r"operator 'op', .*: its keys are of several kinds.* give key_type"
         ):
             change.write(f"{tmp_path}/refused")
         assert not (tmp_path / "refused").exists()
