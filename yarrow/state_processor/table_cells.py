@@ -115,8 +115,8 @@ def changed_keys(column: Column, what: str, shape: Shape, key_type: TypeInformat
     """
     if not shape.reversible and key_type is None:
         raise StateProcessorError(
-            f"{what}: its keys are of several kinds. In the table they are texts, which cannot be made keys again: give "
-            "key_type, the type of the keys that the function makes"
+            f"{what}: its keys are of several kinds. In the table they are texts, which cannot be made keys again: "
+            "give key_type, the type of the keys that the function makes"
         )
     return keys_of(column, what, shape)
 
