@@ -10,13 +10,21 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 
+from tests.cluster.embedded.waiting import wait_until
 from tests.spark.test_programs import LIMIT, ROOT, program, until_begun
 from tests.support.process_names import command_of
+from tests.support.spark_driver import LIMIT as SPARK_LIMIT
+from tests.support.spark_driver import spark_driver
+from yarrow.batch import Pipeline, StageFiles
+from yarrow.batch.pipeline_graph import vertex_id_of
+from yarrow.runtime.rpc.messages import StageSubmission
 
 pytestmark = pytest.mark.spark
 
@@ -99,6 +107,32 @@ def test_temporary_outputs_of_a_killed_program_go_with_its_cluster(tmp_path: Pat
     begun.wait()
     begun.assert_nothing_left()
     begun.assert_no_files_left()
+
+
+def test_a_function_that_does_not_return_ends_with_its_driver_and_leaves_nothing(tmp_path: Path) -> None:
+    with spark_driver(tmp_path) as driver:
+        pipeline = Pipeline("test", parameters={"begun": str(tmp_path / "begun")})
+        pipeline.stage("stays", stay, outputs=StageFiles("out", str(tmp_path / "results" / "out")))
+        graph = pipeline.get_job_graph()
+        run, ended = driver.begin_pipeline(graph, [])
+        driver.begin_stage(
+            StageSubmission(job_id=graph.job_id, run=run, vertex_id=vertex_id_of("stays"), attempt=0)
+        )
+        wait_until((tmp_path / "begun").exists, lambda: "the function did not begin")
+        assert list((tmp_path / "results").iterdir())
+        driver.cancel(graph, run)
+        assert ended.result(SPARK_LIMIT).cancelled
+        assert list((tmp_path / "results").iterdir()) == []
+        driver.release()
+        # By itself: nobody kills it.
+        assert driver.process.wait(SPARK_LIMIT) == 0
+
+
+def stay(spark: Any, out: str, *, begun: str) -> None:
+    Path(out).mkdir()
+    Path(out, "part").write_text("x")
+    Path(begun).touch()
+    threading.Event().wait()
 
 
 def test_a_failing_stage_shows_the_users_traceback_first(tmp_path: Path) -> None:

@@ -80,6 +80,11 @@ def main() -> int:
     status = run_process(bootstrap, partial(_watch_parent, folder, parent))
     if os.getppid() != parent:
         remove_orphaned(folder)
+    if any(not thread.daemon for thread in threading.enumerate() if thread is not threading.main_thread()):
+        # A function of a stage does not return, and the interpreter would wait for its thread.
+        logging.shutdown()
+        sys.stdout.flush()
+        os._exit(status)
     return status
 
 

@@ -33,6 +33,7 @@ from yarrow.container.batch.spark.pipeline.stage_attempt import (
     commit,
 )
 from yarrow.container.batch.spark.pipeline.stage_failures import cause_of, is_of_spark
+from yarrow.container.batch.spark.tasks.late_tasks import LATE_SECONDS
 from yarrow.container.protocol.failure import failure_cause
 from yarrow.container.supervisor.job_files import JobFiles
 from yarrow.container.worker.job_code import install_user_code
@@ -60,6 +61,8 @@ from yarrow.runtime.rpc.messages import (
 _log = logging.getLogger(__name__)
 #: Seconds between two looks at whether the run has ended.
 _CANCEL_SECONDS: Final = 0.2
+#: Seconds that a function of a stage may take to return when its run has ended: Spark's tasks need LATE_SECONDS.
+_FUNCTION_SECONDS: Final = LATE_SECONDS + 5.0
 #: Seconds between a broken connection to Java and its end.
 _JAVA_SECONDS: Final = 1.0
 
@@ -86,6 +89,8 @@ class PipelineRun:
         self._failure: FailureCause | None = None
         self._stages: dict[tuple[JobVertexID, int], asyncio.Task[None]] = {}
         self._finished_one = False
+        #: Those that run; each is put in and taken out by its own thread.
+        self._attempts: set[StageAttempt] = set()
         #: The folder of temporary outputs, if it is on this host.
         self._made_folder = ""
 
@@ -105,12 +110,26 @@ class PipelineRun:
         running = list(self._stages.values())
         for task in running if not self._ready.is_set() else ():
             task.cancel()
-        await asyncio.gather(*running, return_exceptions=True)
+        await self._await_end_of(running)
         await asyncio.to_thread(self._remove_folders)
         if self._failure is not None:
             return RunEnd.FAILED, self._failure
         # The master ends the run of a pipeline that has finished, too.
         return (RunEnd.FINISHED if self._finished_one else RunEnd.CANCELED), None
+
+    async def _await_end_of(self, running: Sequence[asyncio.Task[None]]) -> None:
+        """Returns when these stages have ended, or when it is clear that functions of some do not return."""
+        if not running:
+            return
+        _, left = await asyncio.wait(running, timeout=_FUNCTION_SECONDS)
+        if not left:
+            return
+        # Nothing ends a thread. The driver's process ends next, and these functions with it.
+        for attempt in list(self._attempts):
+            _log.warning(
+                "the function of stage %r does not return: it ends with its driver", attempt.stage.name
+            )
+            await asyncio.to_thread(attempt.abandon)
 
     def submit_stage(self, submission: StageSubmission) -> None:
         """Begins an attempt of a stage; a second time it has no effect."""
@@ -247,7 +266,11 @@ class PipelineRun:
             job_group=group,
             disk_of_spark=self._services.host.full_disk,
         )
-        return attempt.run(session)
+        self._attempts.add(attempt)
+        try:
+            return attempt.run(session)
+        finally:
+            self._attempts.discard(attempt)
 
     def _begin_commit(self, submission: StageSubmission, moves: Sequence[OutputMove]) -> None:
         message = StageCommit(

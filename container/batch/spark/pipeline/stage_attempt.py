@@ -90,7 +90,7 @@ class StagePlaces:
         )
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False)
 class StageAttempt:
     """One attempt; `run` returns its metrics."""
 
@@ -144,6 +144,11 @@ class StageAttempt:
                     _log.warning("tasks of stage %r still run: files of its outputs may be left", stage.name)
                 output_folders.remove(self._moves)
         return metrics
+
+    def abandon(self) -> None:
+        """Removes what the attempt has written, while its function still runs in another thread."""
+        if self._may_remove:
+            output_folders.remove(self._moves)
 
     def _commit(self) -> None:
         # From here on the outputs may belong to the job, whatever becomes of this attempt.
