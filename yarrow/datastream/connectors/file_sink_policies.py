@@ -55,9 +55,10 @@ class BucketAssigner(ABC):
     ) -> BucketAssigner:
         """Return an assigner with a folder for each hour of processing time, or as the pattern says.
 
-        The zone is the system's unless one is given.
+        The zone is the system's unless one is given. Text between single quotes stands as it is: "'day='yyyy-MM-dd".
 
-        Raises ValueError for an unknown zone or a pattern with other letters than y, M, d, H, m and s.
+        Raises ValueError for an unknown zone, and for a quote that is not closed. Outside quotes it is raised for other
+        letters than y, M, d, H, m and s.
         """
         return _DateTimeBuckets(format_str, timezone_id)
 
@@ -74,7 +75,7 @@ class _DateTimeBuckets(BucketAssigner):
 
     def __init__(self, pattern: str, timezone_id: str | None) -> None:
         self._format = re.sub(
-            r"([A-Za-z])\1*|%", lambda found: self._directive(found.group(), pattern), pattern
+            r"'((?:[^']|'')*)'|([A-Za-z])\2*|[%']", lambda found: self._directive(found, pattern), pattern
         )
         try:
             self._zone = None if timezone_id is None else ZoneInfo(timezone_id)
@@ -87,9 +88,17 @@ class _DateTimeBuckets(BucketAssigner):
         moment = datetime.fromtimestamp(context.current_processing_time / 1000, self._zone)
         return moment.strftime(self._format)
 
-    def _directive(self, letters: str, pattern: str) -> str:
+    def _directive(self, found: re.Match[str], pattern: str) -> str:
+        letters, quoted = found.group(), found[1]
         if letters == "%":
             return "%%"
+        if quoted is not None:
+            # Two quotes are one quote, inside quotes and outside.
+            return "'" if not quoted else quoted.replace("''", "'").replace("%", "%%")
+        if letters == "'":
+            raise ValueError(
+                f"date_time_bucket_assigner: a quote in {pattern!r} is not closed; close it by another '"
+            )
         if letters not in _PATTERN_LETTERS:
             raise ValueError(
                 f"date_time_bucket_assigner: {letters!r} in {pattern!r} is not known; use "

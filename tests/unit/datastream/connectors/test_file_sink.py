@@ -228,6 +228,20 @@ def test_buckets_by_record_and_by_time(tmp_path: Path) -> None:
     assert {path.parent.name for path in hours.all_files()} == {"2023-11-14--22"}
 
 
+@pytest.mark.parametrize(
+    ("pattern", "bucket"),
+    [
+        ("'day='yyyy-MM-dd'/hour='HH", "day=2023-11-14/hour=22"),
+        ("'month'MM'%d'", "month11%d"),
+        ("HH 'o''clock' ''", "22 o'clock '"),
+    ],
+)
+def test_quoted_text_of_a_bucket_pattern_stands_as_it_is(pattern: str, bucket: str) -> None:
+    """As in Java's patterns: folders of Hive are named so."""
+    assigner = BucketAssigner.date_time_bucket_assigner(pattern, "UTC")
+    assert assigner.get_bucket_id("x", BucketContext(1_700_000_000_000, None)) == bucket
+
+
 def test_bucket_outside_of_the_base_path_is_refused(tmp_path: Path) -> None:
     class Escaping(BucketAssigner):
         def get_bucket_id(self, element: Any, context: BucketContext) -> str:
@@ -331,6 +345,8 @@ def test_settings_that_cannot_be(tmp_path: Path) -> None:
         bulk.enable_compact(strategy, FileCompactor.concat_file_compactor())
     with pytest.raises(ValueError, match="'Q'"):
         BucketAssigner.date_time_bucket_assigner("yyyy-Q")
+    with pytest.raises(ValueError, match=r"a quote in .* is not closed"):
+        BucketAssigner.date_time_bucket_assigner("'day=yyyy")
     with pytest.raises(ValueError, match="Mars"):
         BucketAssigner.date_time_bucket_assigner(timezone_id="Mars/Olympus")
     with pytest.raises(ValueError, match="must not begin"):
