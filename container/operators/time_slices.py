@@ -51,6 +51,10 @@ class TimeSlices:
         """The start of the slice that contains a time."""
         return time - (time - self.offset) % self.step
 
+    def last_end(self, time: int) -> int:
+        """The end of the last window that ends at a time or before."""
+        return time - (time - self.offset - self.size) % self.slide
+
     def ends_of(self, start: int) -> Sequence[int]:
         """The ends of the windows that contain the slice with this start, ascending; none in a gap between windows."""
         if self.cumulative:

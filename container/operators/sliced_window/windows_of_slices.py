@@ -98,7 +98,7 @@ class WindowsOfSlices(FoldingWindows):
         self._firing = FiringWindow(self._standing)
         #: Gives stacks to keys of the window that fires which have none there, a piece at a time.
         self._new_keys: Iterator[None] = iter(())
-        #: What the machine's clock has reached: windows that end there or before have fired.
+        #: The last time of the last window that the machine's clock has passed: it and those before have fired.
         self._clock_reached = MIN_TIMESTAMP
         self._latest = None
         self._schedule_restored()
@@ -412,5 +412,6 @@ class WindowsOfSlices(FoldingWindows):
 
     def fire_timers(self, now: int, deadline: float) -> Fired:
         if not self._event_time:
-            self._clock_reached = max(self._clock_reached, now)
+            # Rows behind this end come in their own slice: a later one would have windows that do not contain them.
+            self._clock_reached = max(self._clock_reached, self._layout.last_end(now + 1) - 1)
         return super().fire_timers(now, deadline)

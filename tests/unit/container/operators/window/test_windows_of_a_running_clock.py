@@ -11,6 +11,7 @@ from yarrow.common.time import Time
 from yarrow.datastream import DataStream
 from yarrow.datastream.functions import KeyedProcessFunction, ProcessWindowFunction
 from yarrow.datastream.window import (
+    CumulativeProcessingTimeWindows,
     ProcessingTimeSessionWindows,
     SlidingProcessingTimeWindows,
     TumblingProcessingTimeWindows,
@@ -82,6 +83,29 @@ def test_a_row_of_the_last_millisecond_comes_before_its_window_fires(
     assert harness.output == expected[:1]
     harness.advance(0.1)
     assert harness.output == expected
+
+
+@pytest.mark.parametrize(
+    ("assigner", "second", "expected"),
+    [
+        (SlidingProcessingTimeWindows.of(millis(10), millis(4)), 3, {2: [1], 6: [1, 2], 10: [1, 2]}),
+        (SlidingProcessingTimeWindows.of(millis(3), millis(4)), 5, {3: [1], 7: [2]}),
+        (CumulativeProcessingTimeWindows.of(millis(12), millis(4)), 6, {4: [1], 8: [1, 2], 12: [1, 2]}),
+    ],
+)
+@pytest.mark.parametrize("fold", [all_rows, reduced])
+def test_a_row_belongs_to_the_windows_of_its_time_also_where_others_have_fired(
+    run: Any, fold: Any, assigner: Any, second: int, expected: dict[int, list[int]]
+) -> None:
+    harness = run(fold(assigner))
+    harness.push(("a", 1))
+    harness.advance(second / 1000)
+    harness.push(("a", 2))
+    harness.advance(0.1)
+    whole = fold is all_rows
+    assert harness.output == [
+        (end, numbers if whole else [sum(numbers)]) for end, numbers in expected.items()
+    ]
 
 
 class Alarm(KeyedProcessFunction[Any, Any, Any]):
