@@ -108,6 +108,24 @@ def test_a_row_belongs_to_the_windows_of_its_time_also_where_others_have_fired(
     ]
 
 
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_row_before_windows_that_have_fired_is_not_late_behind_a_restore(run: Any, restarts: bool) -> None:
+    """The clock of another machine may be behind."""
+    harness = run(reduced(CumulativeProcessingTimeWindows.of(millis(12), millis(4))))
+    harness.push(("a", 1))
+    harness.advance(0.011)
+    assert harness.output == [(4, [1]), (8, [1]), (12, [1])]
+    current = harness.restarted() if restarts else harness
+    current.push(("a", 2))
+    current.advance(0.1)
+    assert [(end, numbers) for end, numbers in current.output if end > 12] == [
+        (16, [2]),
+        (20, [2]),
+        (24, [2]),
+    ]
+    current.close()
+
+
 class Alarm(KeyedProcessFunction[Any, Any, Any]):
     """Emits the time of a timer that each row sets for its own millisecond."""
 
