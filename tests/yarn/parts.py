@@ -28,7 +28,7 @@ LONG_PARTS = {
     "tests/yarn/batch/test_spark_drivers.py": 400.0,
     "tests/yarn/batch/test_spark_executors.py": 300.0,
     "tests/yarn/batch/test_slow_idle_and_full_executors.py": 45.0,
-    "tests/yarn/test_kerberos.py": 320.0,
+    "tests/yarn/test_kerberos.py": 220.0,
     "tests/yarn/test_named_environment.py": 120.0,
     f"{NEMESIS}::test_nemesis_on_yarn[1]": 116.0,
     f"{NEMESIS}::test_nemesis_on_yarn[2]": 115.0,

@@ -277,7 +277,7 @@ def last_line(text: str) -> str:
     return [line for line in text.splitlines() if line.strip()][-1]
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def short_lived_tokens(hadoop: HadoopCluster) -> Iterator[None]:
     """HDFS ends each delegation token soon after its issue, whoever renews it."""
     site = hadoop.conf_dir / "hdfs-site.xml"
@@ -308,16 +308,49 @@ def checkpoints_begun(audit: str, folder: str) -> Iterator[float]:
         yield datetime.datetime.fromisoformat(found[1].replace(",", ".")).timestamp()
 
 
-def test_a_job_outlives_its_first_tokens_by_those_that_the_master_gets(
-    hadoop: HadoopCluster, short_lived_tokens: None, tmp_path: Path
-) -> None:
-    settings = {
+@dataclass(frozen=True)
+class Outlived:
+    """Two applications whose first tokens ended while they ran."""
+
+    #: Logs of the endless job by the names of their files, from before its end.
+    logs: Mapping[str, str]
+    #: What the command said of the endless job behind the end of its first tokens.
+    told: str
+    #: The bounded job, on Spark's executors.
+    late: Ended
+    late_status: str
+
+
+@pytest.fixture(scope="module")
+def outlived(
+    hadoop: HadoopCluster,
+    short_lived_tokens: None,
+    written_classes: None,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Outlived:
+    """Both run at the same time, since their tests wait for the end of tokens."""
+    renewing = {
         "security.delegation.tokens.renewal.time-ratio": "0.4",
         "security.delegation.tokens.renewal.retry.backoff": "2 s",
-        "execution.checkpointing.interval": "1 s",
         "heartbeat.interval": "1 s",
     }
-    with logging_in(hadoop, tmp_path, settings) as yarrow:
+    settings = {**CONFIGURATION_ON_YARN, **renewing}
+    with logging_in(hadoop, tmp_path_factory.mktemp("late"), settings) as yarrow:
+        (yarrow.folder / "late.py").write_text(LATE)
+        folder = yarrow.name("late")
+        url = f"{hadoop.hdfs_url}/user/{kerberos.USER_NAME}/{folder}"
+        arguments = ("-D", f"yarn.application.name={folder}", "late.py", url, str(LIFETIME_SECONDS + 5))
+        late = yarrow.ok("run-application", "-t", "yarn-application", *arguments).application
+        settings = {**renewing, "execution.checkpointing.interval": "1 s"}
+        logs, told = endless_behind_its_tokens(hadoop, tmp_path_factory.mktemp("renewed"), settings)
+        return Outlived(logs, told, Ended(hadoop, late, folder), yarrow.final_status(late))
+
+
+def endless_behind_its_tokens(
+    hadoop: HadoopCluster, directory: Path, settings: Mapping[str, str]
+) -> tuple[dict[str, str], str]:
+    """Runs an endless job until a checkpoint behind the end of its first tokens; its logs, and what `list` says."""
+    with logging_in(hadoop, directory, settings) as yarrow:
         folder = yarrow.name("renewed")
         url = f"{hadoop.hdfs_url}/user/{kerberos.USER_NAME}/{folder}/checkpoints"
         (yarrow.folder / "endless.py").write_text(ENDLESS)
@@ -331,43 +364,33 @@ def test_a_job_outlives_its_first_tokens_by_those_that_the_master_gets(
             return max(checkpoints_begun(log.read_text(errors="replace"), folder), default=0.0) > end
 
         until(is_later, GRACE, "a checkpoint behind the end of the first tokens")
-        assert "delegation token" not in yarrow.ok("list", "-yid", started.application).err
+        told = yarrow.ok("list", "-yid", started.application).err
         logs = hadoop.container_logs(started.application)
         yarrow.ok("cancel", "-yid", started.application, started.job)
         yarrow.final_status(started.application)
-
-    (master,) = [text for name, text in logs.items() if "jobmanager.log" in name]
-    assert re.search(
-        rf"new delegation tokens for hdfs://{re.escape(hadoop.hdfs_url[7:])}; the next ones in", master
-    )
-    assert any(re.search(r"new delegation tokens \(\d\) are in use", text) for text in logs.values())
-    assert not [name for name, text in logs.items() if re.search(r"delegation=(?!\*)", text)]
+    return logs, told
 
 
-def test_sparks_executors_outlive_their_first_tokens(
-    hadoop: HadoopCluster, short_lived_tokens: None, tmp_path: Path, written_classes: None
-) -> None:
-    settings = {
-        **CONFIGURATION_ON_YARN,
-        "security.delegation.tokens.renewal.time-ratio": "0.4",
-        "security.delegation.tokens.renewal.retry.backoff": "2 s",
-        "heartbeat.interval": "1 s",
-    }
-    with logging_in(hadoop, tmp_path, settings) as yarrow:
-        (yarrow.folder / "late.py").write_text(LATE)
-        folder = yarrow.name("late")
-        url = f"{hadoop.hdfs_url}/user/{kerberos.USER_NAME}/{folder}"
-        arguments = ("-D", f"yarn.application.name={folder}", "late.py", url, str(LIFETIME_SECONDS + 5))
-        application = yarrow.ok("run-application", "-t", "yarn-application", *arguments).application
-        assert yarrow.final_status(application) == "SUCCEEDED", hadoop.container_logs(application)
-    ended = Ended(hadoop, application, folder)
+def test_a_job_outlives_its_first_tokens_by_those_that_the_master_gets(outlived: Outlived) -> None:
+    assert "delegation token" not in outlived.told
+    (master,) = [text for name, text in outlived.logs.items() if "jobmanager.log" in name]
+    hdfs = re.escape(outlived.late.hadoop.hdfs_url[7:])
+    assert re.search(rf"new delegation tokens for hdfs://{hdfs}; the next ones in", master)
+    assert any(re.search(r"new delegation tokens \(\d\) are in use", text) for text in outlived.logs.values())
+    assert not [name for name, text in outlived.logs.items() if re.search(r"delegation=(?!\*)", text)]
+
+
+def test_sparks_executors_outlive_their_first_tokens(outlived: Outlived) -> None:
+    ended, hadoop = outlived.late, outlived.late.hadoop
+    assert outlived.late_status == "SUCCEEDED", hadoop.container_logs(ended.id)
     # Python in an executor writes, and the SparkDriver commits.
+    path = rf"{ended.folder}/late/\S+"
     for command in ("create", "rename"):
-        assert ended.doers(command, rf"{folder}/late/\S+") == {BY_TOKEN}
+        assert ended.doers(command, path) == {BY_TOKEN}
     # Java of the driver removes what it has put onto HDFS for Spark's application.
-    (spark,) = sparks(hadoop, application)
-    staged = rf"\.skein/{application}/\S+/{spark['id']}"
+    (spark,) = sparks(hadoop, ended.id)
+    staged = rf"\.skein/{ended.id}/\S+/{spark['id']}"
     until(lambda: ended.doers("delete", staged) == {BY_TOKEN}, GRACE, "Spark's files are gone")
-    logs = hadoop.container_logs(application) | hadoop.container_logs(str(spark["id"]))
+    logs = hadoop.container_logs(ended.id) | hadoop.container_logs(str(spark["id"]))
     assert any("Java of Spark's executors gets the new delegation tokens" in text for text in logs.values())
     assert not [name for name, text in logs.items() if re.search(r"delegation=(?!\*)", text)]
