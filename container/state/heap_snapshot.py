@@ -46,8 +46,9 @@ Piece = tuple[list[Any], Contents]
 #: Entries of small shards that are divided by key group together. Fewer runs write less, but more entries
 #: than this fit into no near cache.
 GATHERED = 2 * PIECE
-#: The same for windows, whose many small tables make more and smaller runs.
-GATHERED_BY_WINDOW = 4 * PIECE
+#: The same for windows, whose many small tables make more and smaller runs. With another piece they stay below
+#: MAX_PART, so that one piece is encoded at once.
+GATHERED_BY_WINDOW = 10 * PIECE
 #: Bytes that are written at once. Each write or hash releases the interpreter, and in a shared one the thread
 #: then waits for its turn.
 BLOCK = 1 << 17
