@@ -26,7 +26,7 @@ from yarrow.runtime.data.serializers.columns import Buffer
 #: First byte of the encoding; the columnar form begins with another.
 MESSAGE_PACK: Final = 2
 _ENCODER: Final = msgspec.msgpack.Encoder()
-_UNTYPED: Final = msgspec.msgpack.Decoder()
+_UNTYPED: Final = msgspec.msgpack.Decoder(list[Any])
 #: Up to so many rows are looked at one by one.
 _FEW: Final = 4
 
@@ -182,12 +182,11 @@ class MessagePackForm:
     def load_untyped(data: Buffer) -> list[Any]:
         """The rows as they were written, for an explanation of misfits. Raises RowFormatError."""
         try:
-            rows: list[Any] = _as_tuples(_UNTYPED.decode(memoryview(data)[1:]))
+            return _as_tuples(_UNTYPED.decode(memoryview(data)[1:]))
         except msgspec.MsgspecError as error:
             raise RowFormatError(
                 f"the rows cannot be read ({error}): truncated, or of another type"
             ) from error
-        return rows
 
 
 class _WidthCheck:
@@ -235,7 +234,7 @@ def _head(rows: int) -> bytes:
 _HEAD_OF_ONE: Final = len(_head(1))
 
 
-def _as_tuples(rows: Any) -> Any:
+def _as_tuples(rows: list[Any]) -> list[Any]:
     return [_as_tuple(row) for row in rows]
 
 

@@ -90,7 +90,8 @@ class RowsSerializer(Protocol):
     def load_rows(self, data: Buffer) -> list[Any]:
         """The rows of an encoding.
 
-        Raises RowFormatError for bytes that `dump_rows` of this type did not write.
+        Raises RowFormatError for bytes that `dump_rows` of this type did not write, or SerializationError where such
+        bytes are rows of another type.
         """
 
 
