@@ -26,7 +26,6 @@ from yarrow.runtime.snapshot.channel_edges import edge_name
 from yarrow.runtime.snapshot.errors import SavepointMismatchError
 from yarrow.runtime.snapshot.handles import ChannelStateHandle
 
-#: So many that no job is at its end before the test lets the rows pass.
 ROWS = 12_000
 #: Rows a second, more than the last stage takes.
 RATE = 20_000
@@ -48,15 +47,35 @@ def workers(request: pytest.FixtureRequest) -> Iterator[CheckpointHarness]:
 
 
 class Pace:
-    """Where the file lies in whose presence the last stage takes no time."""
+    """The pace of one subtask of the last stage: a pause for each row, until a file lies there.
+
+    The pause soon becomes longer. So no job is at its end before the test lets the rows pass, however long the test
+    waits for its turn, and the first checkpoints are quick.
+    """
 
     fast: ClassVar[Path]
+    #: Rows of a subtask until its pause becomes longer, and how many times as long it is then.
+    BRISK: ClassVar = 600
+    SLOWER: ClassVar = 8
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._fast = str(Pace.fast)
+        self._rows = 0
+
+    def pause(self) -> None:
+        """Takes the time of one row."""
+        self._rows += 1
+        if not os.path.exists(self._fast):
+            time.sleep(self._seconds if self._rows <= self.BRISK else self._seconds * self.SLOWER)
 
 
 @pytest.fixture(autouse=True)
-def slow_at_first(tmp_path: Path) -> None:
-    """Each test begins with a slow last stage."""
+def slow_at_first(tmp_path: Path, workers: CheckpointHarness) -> Iterator[None]:
+    """Each test begins with a slow last stage, and leaves no job to the next."""
     Pace.fast = tmp_path / "fast"
+    yield
+    workers.cancel_and_wait()
 
 
 def finish(workers: CheckpointHarness) -> None:
@@ -69,15 +88,13 @@ class Slow(KeyedProcessFunction[int, Any, str]):
     """Keeps the numbers of each key in the order in which they came; takes its time for each, at first."""
 
     def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
-        self._fast = str(Pace.fast)
+        self._pace = Pace(seconds)
 
     def open(self, runtime_context: RuntimeContext) -> None:
         self._seen: ListState[int] = runtime_context.get_list_state(ListStateDescriptor("seen", Types.LONG()))
 
     def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Iterable[str]:
-        if not os.path.exists(self._fast):
-            time.sleep(self._seconds)
+        self._pace.pause()
         self._seen.add(value[1])
         seen = list(self._seen)
         if len(seen) >= ROWS // KEYS or len(seen) % 10 == 0:
@@ -289,10 +306,13 @@ def test_an_aborted_checkpoint_holds_nothing(workers: CheckpointHarness) -> None
 
 
 class SlowPrintable(MapFunction[Any, str]):
-    """key:sum, now and then a pause."""
+    """key:sum, after a pause."""
+
+    def __init__(self) -> None:
+        self._pace = Pace(0.002)
 
     def map(self, value: Any) -> str:
-        time.sleep(0.002)
+        self._pace.pause()
         return f"{value[0]}:{value[1]}"
 
 
@@ -327,7 +347,7 @@ def test_columns_in_flight(workers: CheckpointHarness) -> None:
         taken = unaligned(workers, number)
     workers.cancel_and_wait()
     workers.start(columnar_job(2), taken)
-    workers.until_all(ExecutionState.FINISHED)
+    finish(workers)
     assert held
     found: dict[int, int] = {}
     for line in workers.output:
