@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import msgspec
+import pyarrow as pa
 import pytest
 
 from yarrow.common.time import Time
@@ -45,7 +46,7 @@ from yarrow.runtime.snapshot.savepoint_check import (
     Outcome,
     check_savepoint,
 )
-from yarrow.state_processor import SavepointEnvironment
+from yarrow.state_processor import SavepointEnvironment, SavepointWriter
 from yarrow.testing import HarnessSnapshot, HarnessState, OperatorHarness
 
 UID = "changing"
@@ -313,3 +314,25 @@ def test_a_savepoint_environment_refuses_the_state_of_another_kind(tmp_path: Pat
         path = environment.write(f"{tmp_path}/made")
     with pytest.raises(SavepointMismatchError, match="the state of windows, the program declares a function"):
         SavepointEnvironment(lambda stream: counts(stream, stream), path, trust_pickle=True)
+
+
+def test_an_operator_of_another_kind_takes_up_a_state_that_was_renamed_for_it(tmp_path: Path) -> None:
+    with SavepointEnvironment(lambda stream: stream.key_by(first).reduce(add).uid(UID), trust_pickle=True) as made:
+        made.push([("a", 3), ("a", 4)])
+        path = made.write(f"{tmp_path}/made")
+
+    def sums(table: pa.Table) -> pa.Table:
+        values = [value["f1"] for value in table["value"].to_pylist()]
+        return pa.table({"key": table["key"], "value": values})
+
+    def process(stream: DataStream) -> DataStream:
+        return stream.key_by(first).process(Counts()).uid(UID)
+
+    kept = SavepointWriter.from_existing_savepoint(path, trust_pickle=True)
+    with pytest.raises(SavepointMismatchError, match="the state of a running aggregate"):
+        SavepointEnvironment(process, kept.write(f"{tmp_path}/kept"), trust_pickle=True)
+    count: ValueStateDescriptor[int] = ValueStateDescriptor("count", Types.LONG())
+    kept.transform_state(UID, AGGREGATES, sums, count)
+    with SavepointEnvironment(process, kept.write(f"{tmp_path}/renamed"), trust_pickle=True) as restored:
+        restored.push_timestamped([(("a", 1), 101)])
+        assert restored.take() == [("a", 8)]

@@ -66,6 +66,13 @@ class _Kept:
     of_operator: dict[str, TransformedOperatorState] = field(default_factory=dict)
     timers: TransformedTimers | None = None
 
+    @property
+    def renames_a_state(self) -> bool:
+        """True if a state gets another name."""
+        made = [(each.name, each.descriptor) for each in self.transformed.values()]
+        made += [(each.name, each.descriptor) for each in self.of_operator.values()]
+        return any(descriptor is not None and descriptor.get_name() != name for name, descriptor in made)
+
 
 class SavepointWriter:
     """A description of the new savepoint; every method but `write` returns the writer itself."""
@@ -351,6 +358,8 @@ class _Copying:
             state,
             subtasks={index: each for index, each in subtasks.items() if not each.is_empty},
             coordinator=coordinator,
+            # Then the state may be for an operator of another kind, and names alone tell which.
+            kind=msgspec.UNSET if kept.renames_a_state else state.kind,
         )
 
     def _keyed(self, kept: _Kept) -> Iterator[KeyGroupsSnapshot]:
