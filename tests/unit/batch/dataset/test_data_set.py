@@ -291,6 +291,14 @@ def test_a_folder_that_gets_files_before_the_job_starts_is_refused_then(tmp_path
         output.check()
 
 
+@pytest.mark.parametrize("mode", WriteMode)
+def test_a_path_that_is_a_file_is_refused_in_both_modes(tmp_path: Path, mode: WriteMode) -> None:
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(InvalidProgramError, match="file is a file, and the job writes a folder of files"):
+        data_set_environment().from_elements("a").write_as_text(str(tmp_path / "file"), mode)
+    assert (tmp_path / "file").read_text() == "x"
+
+
 def test_a_program_that_is_refused_removes_no_files(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     env = data_set_environment()

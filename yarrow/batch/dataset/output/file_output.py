@@ -39,20 +39,22 @@ class FileOutput:
         return self._mode is WriteMode.OVERWRITE
 
     def check(self) -> None:
-        """Raises InvalidProgramError if the mode does not allow what is there."""
-        if self.replaces:
-            return
+        """Raises InvalidProgramError if there is a file at the path, or files that the mode does not replace."""
         try:
             file_system = file_system_for(self.path)
             if not exists(file_system, self.path):
                 return
             is_dir = file_system.status(self.path).is_dir
-            if is_dir and not file_system.list(self.path):
+            if is_dir and (self.replaces or not file_system.list(self.path)):
                 return
         except (OSError, FileSystemError) as error:
             raise InvalidProgramError(f"{self._call}: {self.path} cannot be used: {error}") from error
-        there_is = "a folder with files" if is_dir else "a file"
+        if not is_dir:
+            raise InvalidProgramError(
+                f"{self._call}: {self.path} is a file, and the job writes a folder of files. Choose another path, or "
+                "remove the file."
+            )
         raise InvalidProgramError(
-            f"{self._call}: {self.path} is {there_is} already. Choose another path, or allow that it is replaced with "
-            "WriteMode.OVERWRITE."
+            f"{self._call}: {self.path} is a folder with files already. Choose another path, or allow that it is "
+            "replaced with WriteMode.OVERWRITE."
         )
