@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Callable
-from datetime import date, datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal, InvalidOperation
 from math import isfinite
 from numbers import Integral, Real
@@ -291,7 +291,10 @@ def rfc3339_text(value: Any) -> Any:
     """
     if isinstance(value, Decimal):
         return value
-    if isinstance(value, datetime | time):
+    if isinstance(value, datetime) and value.tzinfo is not None:
+        # A field of any type takes one of any zone.
+        value = value.astimezone(UTC)
+    if isinstance(value, datetime | time) and not value.utcoffset():
         return f"{value.replace(tzinfo=None).isoformat()}Z"
     return value.isoformat()
 

@@ -132,6 +132,12 @@ def test_a_time_in_utc_is_written() -> None:
     assert json(Types.SQL_TIMESTAMP(), at) == b'{"field":"2020-01-01T05:00:00Z"}'
 
 
+def test_a_time_of_another_zone_in_a_field_of_any_type_is_the_same_moment() -> None:
+    kind = Types.PICKLED_BYTE_ARRAY()
+    assert json(kind, datetime(2020, 1, 1, 5, tzinfo=EAST)) == b'{"field":"2020-01-01T03:00:00Z"}'
+    assert json(kind, [time(5, tzinfo=EAST)]) == b'{"field":["05:00:00+02:00"]}'
+
+
 #: Messages of Flink's JsonRowSerializationSchema, which its JsonRowDeserializationSchema reads: a time without Z fails
 #: there, and a decimal that is a text is read as 0.
 FLINK_JSON: list[tuple[TypeInformation, Any, str]] = [
