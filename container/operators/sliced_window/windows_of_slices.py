@@ -156,8 +156,7 @@ class WindowsOfSlices(FoldingWindows):
         return self._timers.watermark if self._event_time else self._clock_reached
 
     def _now(self) -> int:
-        # A row that comes in the last millisecond of a window that has fired belongs to the next one, and so does one
-        # that comes after the clock has gone back.
+        # A row whose window has fired belongs to the next one: the clock has gone back.
         return max(super()._now(), self._clock_reached + 1)
 
     def _shown_window(self, start: int) -> TimeWindow:

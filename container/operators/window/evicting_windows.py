@@ -83,7 +83,7 @@ def take_rows_without_times(
     contents: WindowContents[Any],
     time_of: Callable[[Any], int],
 ) -> None:
-    """Takes up restored rows of windows that kept no times; those of a window get the time `time_of` it."""
+    """Takes up restored rows of windows that kept no times; `time_of` gives the rows of a window their time."""
     stored = contents_type(declared_type(spec.kept_type), rows=True)
     former: WindowTables[Any] = context.state.window_tables(CONTENTS, stored, form)
     _move(former, contents.values, lambda window, content: [(row, time_of(window)) for row in content])
