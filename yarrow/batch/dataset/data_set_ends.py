@@ -228,9 +228,12 @@ class DataSetEnds:
             builder = FileSink.for_bulk_format(output.path, fmt)
         builder.with_bucket_assigner(BucketAssigner.base_path_bucket_assigner())
         builder.with_rolling_policy(RollingPolicy.on_checkpoint_rolling_policy())
-        self._program.file_outputs.append(output)
-        sink = builder.build()
-        if output.replaces:
+        sink = self._program.in_default_file_system(builder.build())
+        # A plain path may be one of HDFS.
+        placed = output.at(sink.base_path)
+        placed.check()
+        self._program.file_outputs.append(placed)
+        if placed.replaces:
             sink = ReplacingFileSink.of(sink)
         return self._output("Data Sink", sink, read)
 

@@ -47,6 +47,11 @@ class FileSink(Sink[Any]):
         self.tells_refused_rows = settings.bulk_factory is None or settings.bulk_factory.tells_refused_rows
         self.blocking = scheme_of(settings.base_path) != "file" or settings.compaction is not None
 
+    @property
+    def base_path(self) -> str:
+        """The folder of the buckets."""
+        return self._settings.base_path
+
     def guarantees(self) -> Mapping[DeliveryGuarantee, KeptBy]:
         """Hidden files are the staged rows, and the final name of a file is the marker."""
         return {DeliveryGuarantee.EXACTLY_ONCE: KeptBy.STAGED_ROWS}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -19,12 +19,13 @@ from yarrow.batch.dataset.functions import (
     RichReduceFunction,
     RuntimeContext,
 )
+from yarrow.batch.dataset.output import file_output
 from yarrow.common import Types
 from yarrow.common.accumulators import IntCounter
 from yarrow.common.types import Row
 from yarrow.container.operators.data_set import grouped_rows
 from yarrow.container.protocol.failure import OperatorFailure
-from yarrow.runtime.common.errors import InvalidProgramError
+from yarrow.runtime.common.errors import FileSystemError, InvalidProgramError
 from yarrow.runtime.graph.states import BatchRunner, JobType
 
 PAIRS = [("a", 1), ("b", 5), ("a", 3), ("c", 2), ("b", 4)]
@@ -289,6 +290,21 @@ def test_a_folder_that_gets_files_before_the_job_starts_is_refused_then(tmp_path
     (output,) = env.program.file_outputs
     with pytest.raises(InvalidProgramError, match=r"a folder with files already.*WriteMode\.OVERWRITE"):
         output.check()
+
+
+@pytest.mark.parametrize("mode", WriteMode)
+def test_a_plain_path_is_looked_at_in_the_default_file_system(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: WriteMode
+) -> None:
+    (tmp_path / "local").write_text("x")
+
+    def unreachable(path: str) -> NoReturn:
+        raise FileSystemError(f"nobody answers at {path}")
+
+    monkeypatch.setattr(file_output, "file_system_for", unreachable)
+    env = data_set_environment(settings={"fs.default-scheme": "hdfs://name:8020/"})
+    with pytest.raises(InvalidProgramError, match=rf"nobody answers at hdfs://name:8020{tmp_path}"):
+        env.from_elements("a").write_as_text(str(tmp_path), mode)
 
 
 @pytest.mark.parametrize("mode", WriteMode)

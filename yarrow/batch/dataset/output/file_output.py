@@ -20,10 +20,10 @@ class WriteMode(Enum):
 
 
 class FileOutput:
-    """A folder that the next job writes."""
+    """A folder that the next job writes. `check` looks at what is there."""
 
     def __init__(self, call: str, path: str, mode: WriteMode) -> None:
-        """Raises InvalidProgramError, naming `call`, if the mode does not allow what is there."""
+        """`call` is the method that errors name."""
         if not isinstance(path, str) or not path:
             raise TypeError(f"{call} takes the path of a folder, not {path!r}")
         if not isinstance(mode, WriteMode):
@@ -31,12 +31,15 @@ class FileOutput:
         self._call = call
         self.path = path
         self._mode = mode
-        self.check()
 
     @property
     def replaces(self) -> bool:
         """Whether the files of the job take the place of those that are there."""
         return self._mode is WriteMode.OVERWRITE
+
+    def at(self, path: str) -> FileOutput:
+        """The same output at the path that its sink has, in the default file system."""
+        return FileOutput(self._call, path, self._mode)
 
     def check(self) -> None:
         """Raises InvalidProgramError if there is a file at the path, or files that the mode does not replace."""
