@@ -61,6 +61,7 @@ USED_ELSEWHERE = {
     ("yarrow.container.batch.spark.iteration_frames", "_jdf"),
     ("yarrow.container.batch.spark.iteration_frames", "_jvm"),
     ("yarrow.container.batch.spark.session", "_jsc"),
+    ("yarrow.container.batch.spark.session", "_jsparkSession"),
     ("yarrow.container.batch.spark.spark_pages", "_jsc"),
     ("yarrow.container.batch.spark.spark_pages", "_jsparkSession"),
     ("yarrow.container.batch.spark.spark_pages", "_jvm"),
