@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import signal
 import socket
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -190,13 +191,23 @@ def test_ctrl_c_cancels_the_job_and_leaves_nothing(tmp_path: Path) -> None:
     program.assert_no_files_left()
 
 
+@pytest.fixture
+def taken_signals() -> Iterator[None]:
+    """Programs take SIGHUP, also if the tests run under nohup: a process inherits which signals are ignored."""
+    before = signal.getsignal(signal.SIGHUP)
+    if before is signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
 @pytest.mark.parametrize(
     ("number", "status"),
     [(signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGINT, -signal.SIGINT)],
     ids=["SIGTERM", "SIGHUP", "SIGINT"],
 )
 def test_a_signal_ends_a_program_whose_tasks_are_its_threads_and_leaves_nothing(
-    tmp_path: Path, number: signal.Signals, status: int
+    tmp_path: Path, taken_signals: None, number: signal.Signals, status: int
 ) -> None:
     setting = 'env.get_configuration().set_string("execution.in-process", "true")\n'
     program = Program(tmp_path, _ENDLESS.replace("(env.from_sequence", setting + "(env.from_sequence"))
