@@ -7,6 +7,7 @@ again.
 
 from __future__ import annotations
 
+import copy
 import http.client
 import json
 import os
@@ -151,6 +152,10 @@ class RestClient:
     def is_proved(self) -> bool:
         """Whether every answer comes from a server with a checked certificate."""
         return self._tls is not None and self._tls.proves_server
+
+    def apart(self) -> RestClient:
+        """A client like this one, which stays with the present server when other threads look for another one."""
+        return copy.copy(self)
 
     def get(self, path: str) -> Any:
         """The JSON answer to GET."""

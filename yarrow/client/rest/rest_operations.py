@@ -27,7 +27,9 @@ def run_operation(rest: RestClient, path: str, body: Mapping[str, Any], poll: st
 
     Raises OperationFailedError with the cause.
     """
-    return await_operation(rest, f"{poll}/{rest.json('POST', path, body)['request-id']}")
+    # The server that began an operation alone knows it, and another thread may find the next leader meanwhile.
+    begun_at = rest.apart()
+    return await_operation(begun_at, f"{poll}/{begun_at.json('POST', path, body)['request-id']}")
 
 
 def await_operation(rest: RestClient, path: str) -> Any:

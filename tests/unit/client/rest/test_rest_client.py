@@ -27,6 +27,7 @@ from yarrow.client.rest.rest_client import (
     RestUnavailableError,
     RetryPolicy,
 )
+from yarrow.client.rest.rest_operations import run_operation
 from yarrow.client.rest.rest_tls import RestTls
 from yarrow.runtime.config.settings import Settings
 from yarrow.runtime.config.values.errors import ConfigError
@@ -39,7 +40,13 @@ AT_ONCE = RetryPolicy(3, 0.0)
 #: Numbers that the tests give for a status: the server is gone after so many bytes of an answer of eight.
 CUT = {1: 0, 2: 7}
 #: What is answered with a number; every other one is a refusal.
-BODIES = {200: b'{"a": 1}', 3: b"<html>"}
+BODIES = {
+    200: b'{"a": 1}',
+    3: b"<html>",
+    4: b'{"request-id": "7"}',
+    5: b'{"status": {"id": "IN_PROGRESS"}}',
+    6: b'{"status": {"id": "COMPLETED"}, "operation": {"location": "there"}}',
+}
 
 
 class Master:
@@ -49,10 +56,14 @@ class Master:
         asked: list[str] = []
         answers: list[int] = []
         patched = threading.Event()
+        master = self
+        #: Called with each question, before its answer.
+        self.heard: Callable[[], object] = lambda: None
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 asked.append(self.command)
+                master.heard()
                 status = answers.pop(0) if answers else 200
                 cut = CUT.get(status)
                 if status == 0:
@@ -210,6 +221,17 @@ def test_a_master_that_has_moved_is_found(start: Callable[..., Master]) -> None:
     with pytest.raises(CommandError, match="has ended"):
         RestClient(HOST, gone.port, retry=AT_ONCE, locate=ended).get("/")
     assert master.asked == []
+
+
+def test_an_operation_is_asked_about_where_it_was_begun(start: Callable[..., Master]) -> None:
+    begun, other = start(), start()
+    client = RestClient(HOST, begun.port, retry=AT_ONCE, locate=lambda: f"http://{HOST}:{other.port}")
+    # Another thread of the same client looks for the leader.
+    begun.heard = client.look_again
+    begun.answers += [4, 5, 6]
+    assert run_operation(client, "/jobs/1/stop", {}, "/jobs/1/savepoints") == {"location": "there"}
+    assert (begun.asked, other.asked) == (["POST", "GET", "GET"], [])
+    assert client.port == other.port
 
 
 def test_yarn_that_does_not_answer_just_now_is_no_end_of_what_has_answered(
