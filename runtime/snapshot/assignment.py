@@ -54,16 +54,18 @@ def assign(
     verify(metadata, job_graph, allow_non_restored=allow_non_restored)
     states = {state.operator_id: state for state in metadata.operators}
     channels = _channels(metadata, job_graph, states, allow_non_restored)
+    # `verify` refuses the state of an operator of another kind, unless it may be dropped.
+    claimed = {
+        operator.id: (vertex, states[operator.id])
+        for vertex in job_graph.vertices
+        for operator in vertex.operators
+        if operator.id in states and not other_kind(states[operator.id], operator)
+    }
     tasks: dict[Subtask, dict[OperatorID, OperatorSubtaskState]] = {}
-    for vertex in job_graph.vertices:
-        for operator in vertex.operators:
-            state = states.get(operator.id)
-            # `verify` refuses the state of an operator of another kind, unless it may be dropped.
-            if state is None or other_kind(state, operator):
-                continue
-            for subtask, own in enumerate(_subtask_states(state, vertex.parallelism)):
-                if not own.is_empty:
-                    tasks.setdefault((vertex.id, subtask), {})[state.operator_id] = own
+    for vertex, state in claimed.values():
+        for subtask, own in enumerate(_subtask_states(state, vertex.parallelism)):
+            if not own.is_empty:
+                tasks.setdefault((vertex.id, subtask), {})[state.operator_id] = own
     for vertex in job_graph.vertices:
         for operator in vertex.operators:
             for handle in _lists_behind(job_graph, vertex, operator, states):
@@ -78,16 +80,10 @@ def assign(
         of_task[head] = OperatorSubtaskState(
             keyed=own.keyed, operator=own.operator, channels=tuple(sorted(handles, key=_reading_order))
         )
-    known = {
-        operator.id
-        for vertex in job_graph.vertices
-        for operator in vertex.operators
-        if not other_kind(states.get(operator.id), operator)
-    }
     coordinators = {
         state.operator_id: state.coordinator
         for state in metadata.operators
-        if state.coordinator is not None and state.operator_id in known
+        if state.coordinator is not None and state.operator_id in claimed
     }
     return Assignment(tasks, coordinators, finished_subtasks(states, job_graph))
 

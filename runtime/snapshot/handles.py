@@ -270,7 +270,7 @@ class OperatorState(Handle, frozen=True, kw_only=True):
     coordinator: StateHandle | None = None
     #: Subtasks that had finished before the checkpoint: they are not run again.
     finished_subtasks: tuple[int, ...] = ()
-    #: What the operator was, as its spec says (`state_kind`); left out if it is unknown.
+    #: The kind of the operator (`state_kind` of its spec); left out if it is unknown.
     kind: str | msgspec.UnsetType = msgspec.UNSET
 
     @property

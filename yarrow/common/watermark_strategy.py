@@ -270,7 +270,7 @@ class WatermarkStrategy:
 
     @property
     def needs_timestamps(self) -> bool:
-        """Whether a record without a timestamp is an error behind a source.
+        """Whether assign_timestamps_and_watermarks refuses a record without a timestamp.
 
         The strategies made here need a timestamp; custom generators may look at the record itself.
         """

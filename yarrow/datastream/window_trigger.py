@@ -132,10 +132,14 @@ class _ContinuousTrigger(_WaitingTrigger[Any, TimeWindow]):
         fire_timestamp_state: ReducingState[int],
     ) -> None:
         """Set the timer one interval after `time`, or at the window's end if that comes first."""
-        # A window may end at `time`, and still merge.
-        next_fire = min(time + self.interval, window.max_timestamp())
+        next_fire = self._next_time(time, window)
         fire_timestamp_state.add(next_fire)
         self._register(next_fire, ctx)
+
+    def _next_time(self, time: int, window: TimeWindow) -> int:
+        """The time of that timer."""
+        # A window may end at `time`, and still merge.
+        return min(time + self.interval, window.max_timestamp())
 
     def _start(self, time: int, window: TimeWindow, ctx: Trigger.TriggerContext) -> None:
         state = ctx.get_partitioned_state(self._next_fire)
@@ -212,20 +216,9 @@ class ContinuousProcessingTimeTrigger(_ContinuousTrigger):
     def _delete(self, time: int, ctx: Trigger.TriggerContext) -> None:
         ctx.delete_processing_time_timer(time)
 
-    def register_next_fire_timestamp(
-        self,
-        time: int,
-        window: TimeWindow,
-        ctx: Trigger.TriggerContext,
-        fire_timestamp_state: ReducingState[int],
-    ) -> None:
-        """Set the timer one interval after `time`, or at the window's end if that comes first."""
-        if time <= window.max_timestamp():
-            super().register_next_fire_timestamp(time, window, ctx, fire_timestamp_state)
-            return
+    def _next_time(self, time: int, window: TimeWindow) -> int:
         # A window of event time may have ended long ago by this clock, and still take records.
-        fire_timestamp_state.add(time + self.interval)
-        self._register(time + self.interval, ctx)
+        return super()._next_time(time, window) if time <= window.max_timestamp() else time + self.interval
 
     def on_element(
         self, element: Any, timestamp: int, window: TimeWindow, ctx: Trigger.TriggerContext

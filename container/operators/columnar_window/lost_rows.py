@@ -138,7 +138,7 @@ class LostRows:
     # ------------------------------------------------------------------ snapshots
 
     def of_slots(self) -> dict[int, list[tuple[int, ...]]]:
-        """What a snapshot stores of each slot: the start of a slice, the ends and the slide of a run, its number."""
+        """The stored form of each slot: slice, first and last end, slide and number of each run."""
         found: dict[int, list[tuple[int, ...]]] = defaultdict(list)
         for start, of_slice in self._of.items():
             for slot, runs in of_slice.of_slot.items():

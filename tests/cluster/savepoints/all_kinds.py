@@ -317,9 +317,10 @@ def allow(folder: Path, limit: int) -> None:
     os.replace(new, folder / "limit")
 
 
-def wait_at(folder: Path, limit: int) -> None:
-    """Until every split stands at the limit."""
-    marks = [mark_of(folder, "l", split, limit) for split in range(SPLITS)] + [mark_of(folder, "q", 0, limit)]
+def wait_at(folder: Path, limit: int, *, has_rules: bool = True) -> None:
+    """Until every split stands at the limit; `has_rules`: also that of the rules."""
+    marks = [mark_of(folder, "l", split, limit) for split in range(SPLITS)]
+    marks += [mark_of(folder, "q", 0, limit)] if has_rules else []
     wait_until(
         lambda: all(mark.exists() for mark in marks),
         lambda: f"not there: {[mark.name for mark in marks if not mark.exists()]}",

@@ -21,8 +21,8 @@ from tests.cluster.savepoints.all_kinds import (
     StepSource,
     allow,
     is_running,
-    mark_of,
     rows_until,
+    wait_at,
 )
 from yarrow.common import TypeInformation, Types, WatermarkStrategy
 from yarrow.datastream import KeyedProcessFunction, MapFunction, RuntimeContext
@@ -121,11 +121,6 @@ def submitted(
     return cluster.submit(env.get_job_graph("totals"))
 
 
-def wait_at_gate(folder: Path) -> None:
-    marks = [mark_of(folder, "l", split, LIMIT) for split in range(SPLITS)]
-    wait_until(lambda: all(mark.exists() for mark in marks))
-
-
 def counts(limit: int, key_of: Callable[[Any], Any]) -> Counter[Any]:
     return Counter(map(key_of, rows_until(limit)))
 
@@ -135,7 +130,7 @@ def stopped(cluster: MiniCluster, folder: Path, backend: str, key_type: TypeInfo
     allow(folder, LIMIT)
     client = submitted(cluster, folder, backend, key_type=key_type)
     wait_until(lambda: is_running(client))
-    wait_at_gate(folder)
+    wait_at(folder, LIMIT, has_rules=False)
     path = client.stop_with_savepoint(False, f"{folder}/savepoints").result()
     (folder / "told").unlink()
     with SavepointReader.read(path) as reader:
@@ -197,7 +192,7 @@ def test_a_job_goes_on_from_its_own_checkpoints_whatever_it_declares(
     """Its keys are numbers: a type that they do not bear out is not written."""
     allow(tmp_path, LIMIT)
     client = submitted(cluster, tmp_path, backend, number_of, key_type, fails=True)
-    wait_at_gate(tmp_path)
+    wait_at(tmp_path, LIMIT, has_rules=False)
 
     def completed() -> float:
         found = client.get_job_details().result().checkpoint_metrics

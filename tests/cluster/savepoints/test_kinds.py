@@ -18,8 +18,8 @@ from tests.cluster.savepoints.all_kinds import (
     StepSource,
     allow,
     is_running,
-    mark_of,
     rows_until,
+    wait_at,
 )
 from yarrow.common import Types, WatermarkStrategy
 from yarrow.datastream import KeyedProcessFunction, MapFunction, RuntimeContext
@@ -109,7 +109,7 @@ def test_the_state_of_windows_is_refused_under_a_function_or_dropped(
     allow(tmp_path, LIMIT)
     client = submitted(cluster, tmp_path, windows=True)
     wait_until(lambda: is_running(client))
-    wait_until(lambda: all(mark_of(tmp_path, "l", split, LIMIT).exists() for split in range(SPLITS)))
+    wait_at(tmp_path, LIMIT, has_rules=False)
     path = client.stop_with_savepoint(False, f"{tmp_path}/savepoints").result()
     jobs = len(cluster.running_jobs())
     said = r"operator 'By Key' \(uid 'by key'\): .* the state of windows, the program declares a function\."

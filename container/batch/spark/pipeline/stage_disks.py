@@ -11,11 +11,13 @@ import re
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from yarrow.container.batch.full_disks import full_disk, means_full, tells_of_full_disk
 from yarrow.runtime.common.paths import scheme_of
 from yarrow.runtime.config.options import batch
+from yarrow.runtime.fs.local import plain_path
 
 #: Java's frames of a cause stand below it.
 _BEFORE_CAUSES: Final = re.compile(r"^(?=\s*(?:Caused by|Suppressed): )", re.MULTILINE)
@@ -53,7 +55,7 @@ class StageOutput:
     @property
     def parent(self) -> str:
         """The folder, on a local disk, in which the output is."""
-        return os.path.dirname(self.path.removeprefix("file://").rstrip("/"))
+        return os.path.dirname(plain_path(self.path).rstrip("/"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +67,7 @@ class StageDisks:
     disk_of_spark: Callable[[str], str]
 
     def full_under(self, output: StageOutput, error: BaseException) -> str:
-        """What is full where an output was not written; "" = the error has another reason."""
+        """Names the full disk that kept an output from being written; "" = the error has another reason."""
         text = str(error)
         fills_output = means_full(error) or _fills_output(text)
         if fills_output and scheme_of(output.path) == "file":
@@ -75,7 +77,7 @@ class StageDisks:
         return self._full_of_spark(text)
 
     def full_in_function(self, error: BaseException) -> str:
-        """What is full where the function of the stage has raised an error; "" = the error has another reason."""
+        """Names the full disk at which the stage's function has raised an error; "" = the error has another reason."""
         if not means_full(error) and not _fills_output(str(error)):
             return self._full_of_spark(str(error))
         file = getattr(error, "filename", None)
@@ -102,7 +104,6 @@ def _java_tells(text: str) -> bool:
 
 def _is_below(output: StageOutput, file: object) -> bool:
     """Whether a file is that of an output. Most errors name no file: then the disk tells."""
-    folder = output.folder.removeprefix("file://")
     if isinstance(file, str):
-        return os.path.abspath(file).startswith(folder)
+        return Path(os.path.abspath(file)).is_relative_to(plain_path(output.folder))
     return os.path.isdir(output.parent) and shutil.disk_usage(output.parent).free < _LITTLE

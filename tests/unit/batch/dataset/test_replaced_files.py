@@ -24,7 +24,7 @@ def sink_into(folder: Path) -> ReplacingFileSink:
 
 
 def written(folder: Path, *rows: str, subtask: int = 0, parallelism: int = 1) -> list[Any]:
-    """What one subtask has to commit, as it is stored until then."""
+    """The committables of one subtask, in the form in which they are stored until the commit."""
     context: Any = SinkContext(subtask_index=subtask, parallelism=parallelism)
     writer: ReplacingFileWriter = sink_into(folder).create_writer(context)
     if rows:

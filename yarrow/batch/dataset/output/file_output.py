@@ -13,7 +13,7 @@ from yarrow.runtime.fs.registry import file_system_for
 
 
 class WriteMode(Enum):
-    """What a sink does if its folder has files: refuse them, or replace them when the job has finished."""
+    """Whether a sink refuses the files that its folder has, or replaces them when the job has finished."""
 
     NO_OVERWRITE = "NO_OVERWRITE"
     OVERWRITE = "OVERWRITE"

@@ -1,4 +1,4 @@
-"""What Spark says of a wrong setting names that setting, and other failures of a start are no refusal."""
+"""Refused settings: the error names the setting that Spark refuses. Other failures of a start are no refusals."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ from yarrow.testing.operator_harness import OperatorHarness
 
 #: First and last time of a window, which both belong to it.
 Span = tuple[int, int]
-#: What a session has shown: its start, its end, and its rows.
+#: A session that has fired: its start, its end, and its rows.
 Shown = tuple[int, int, tuple[int, ...]]
 
 #: Nobody asks for this number of firings.
